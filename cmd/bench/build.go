@@ -23,7 +23,7 @@ const (
 //go:embed profiling.go.txt
 var profiling []byte
 
-// workshop is the environment of one run: its directory, and the binary of the service.
+// workshop is the environment of one run, with its directory and the service binary.
 type workshop struct {
 	common
 	dir     string

@@ -73,7 +73,7 @@ type chatRun struct {
 }
 
 // observation is the result of one scenario, target and round. CPU is in microseconds per request
-// or chunk; the others are in seconds.
+// or chunk. Latencies are in seconds.
 type observation struct {
 	CPU      float64 `json:"cpu_us_per_unit"`
 	FirstP50 float64 `json:"first_p50"`
@@ -151,7 +151,7 @@ func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 	return stop, nil
 }
 
-// measure runs all rounds. It discards round 0 as a warm-up, and rotates the order of the targets.
+// measure runs all rounds. It discards round 0 as a warm-up and rotates the order of the targets.
 func (r *chatRun) measure(ctx context.Context) error {
 	for round := range r.cmd.Rounds + 1 {
 		say("round %d of %d", round, r.cmd.Rounds)
@@ -200,7 +200,7 @@ func (r *chatRun) observe(ctx context.Context, s scenario, t target) (observatio
 }
 
 // quiet waits until a process has finished the work left by the last load, such as publishing
-// events, so that it is counted too.
+// events, so that this work is counted too.
 func quiet(ctx context.Context, pid int) (procStat, error) {
 	const window, atMost = 100 * time.Millisecond, 100
 	last, err := readProc(pid)
@@ -262,8 +262,8 @@ func (r *chatRun) profiles(ctx context.Context) error {
 	return nil
 }
 
-// comparison has the results of one scenario: all targets, and the services relative to the proxy,
-// round by round.
+// comparison holds the results of one scenario for all targets. It also compares the services with
+// the proxy, round by round.
 type comparison struct {
 	scenario
 	Targets []comparedTarget `json:"targets"`

@@ -28,7 +28,7 @@ type scenario struct {
 // units returns the divisor for CPU: chunks, or requests for JSON.
 func (s scenario) units() float64 { return float64(s.Requests * max(s.Chunks, 1)) }
 
-// body returns the request body, the same for every call of a scenario.
+// body returns the request body, which is the same for every call of a scenario.
 func (s scenario) body() string {
 	question := strings.Repeat("What does a reverse proxy cost, and where does the time go? ", 12)
 	return fmt.Sprintf(`{"model":%q,"stream":%t,"temperature":0.7,"messages":[{"role":"system","content":"You are brief."},{"role":"user","content":%q}]}`,
@@ -85,7 +85,7 @@ func (s scenario) call(ctx context.Context, client *http.Client, baseURL, body s
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only for the message
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only for the error message
 		return fmt.Errorf("status %d: %s", resp.StatusCode, text)
 	}
 	if s.Chunks > 0 {

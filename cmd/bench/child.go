@@ -29,8 +29,8 @@ type child struct {
 	err  error         // valid after done is closed
 }
 
-// startChild runs a program until ctx ends or stop is called. It returns after a line of standard
-// output has matched each pattern, with the first group of each match.
+// startChild runs a program until ctx ends or stop is called. It returns once each pattern has
+// matched a line of standard output. The result contains the first group of each match.
 func startChild(ctx context.Context, dir, name string, argv, env []string, patterns ...*regexp.Regexp) (*child, []string, error) {
 	c := &child{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	log, err := os.Create(c.log)
@@ -155,8 +155,9 @@ func childEnv(extra ...string) []string {
 	return append(append(env, "GENBUS_LOG_FORMAT=text"), extra...)
 }
 
-// pause waits for d or until ctx ends, and returns the cause of ctx. It duplicates functions of
-// faultinject and broker, which would link a NATS server into this binary, the measured proxy.
+// pause waits for d or until ctx ends, and returns the cause of ctx. It duplicates functions in
+// faultinject and broker, because importing them would link a NATS server into this binary, which
+// is also the measured proxy.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

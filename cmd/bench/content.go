@@ -59,7 +59,7 @@ type transfer struct {
 	size     int64
 	parallel int
 	archive  bool // the service copies each result
-	copied   bool // measures the copying, not a download
+	copied   bool // measures the copying instead of a download
 	grpc     bool
 }
 

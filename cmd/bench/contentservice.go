@@ -27,8 +27,8 @@ type contentService struct {
 
 var bannerGRPC = regexp.MustCompile(`^\s*gRPC\s+(\S+)`)
 
-// contentConfig returns the configuration file. It changes only addresses, a short poll interval,
-// the archive and the storage that it needs.
+// contentConfig returns the configuration file. It sets only addresses, a short poll interval, the
+// archive and the storage that the archive needs.
 func (t transfer) contentConfig(upstream, dataDir string) ([]byte, error) {
 	const defaultStore = int64(16 * config.GiB)
 	return yaml.Marshal(map[string]any{
@@ -117,7 +117,7 @@ func (s *contentService) complete(ctx context.Context, size int64) (*genbusv1.Vi
 	return last, nil
 }
 
-// get reads the first n bytes of a file over HTTP. Another length is an error.
+// get reads the first n bytes of a file over HTTP. A different length is an error.
 func (s *contentService) get(ctx context.Context, address string, n, size int64) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *contentService) get(ctx context.Context, address string, n, size int64)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != want {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only for the message
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512)) // only for the error message
 		return fmt.Errorf("status %d: %s", resp.StatusCode, text)
 	}
 	// io.Discard would read 8 KiB at a time, and the client would become the bottleneck.
@@ -142,7 +142,7 @@ func (s *contentService) get(ctx context.Context, address string, n, size int64)
 	return whole(got, n, err)
 }
 
-// download reads the first n bytes of a file over gRPC. Another length is an error.
+// download reads the first n bytes of a file over gRPC. A different length is an error.
 func (s *contentService) download(ctx context.Context, id string, n int64) error {
 	pieces, err := s.videos.DownloadVideo(ctx, &genbusv1.DownloadVideoRequest{Id: id, Length: n})
 	if err != nil {

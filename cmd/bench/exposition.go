@@ -53,7 +53,8 @@ func parseExposition(r io.Reader) (metrics, error) {
 	return metrics(samples), err
 }
 
-// find returns the samples of a name with the given labels: name, value, name, value.
+// find returns the samples with a name and the given labels. labels alternates between names and
+// values.
 func (m metrics) find(name string, labels []string) (found metrics) {
 	labels = append(labels, model.MetricNameLabel, name)
 	for _, s := range m {
@@ -77,13 +78,13 @@ func (m metrics) sum(name string, labels ...string) float64 {
 	return total
 }
 
-// bucket counts the observations up to a bound, in a Prometheus histogram.
+// bucket is a bucket of a Prometheus histogram. It counts the observations up to a bound.
 type bucket struct {
 	upTo  float64
 	count float64 // cumulative
 }
 
-// histogram has ascending bounds, of which the last is +Inf.
+// histogram is a list of buckets with ascending bounds. The last bound is +Inf.
 type histogram []bucket
 
 // histogram returns a histogram, summed over the labels that are not given.
@@ -126,9 +127,9 @@ func (h histogram) total() float64 {
 	return h[len(h)-1].count
 }
 
-// quantile interpolates within the bucket of the q-th observation, like Prometheus. It also returns
-// the bounds of the bucket, between which the true value lies. Beyond the last finite bound it
-// returns that bound. Without observations it returns NaN.
+// quantile interpolates within the bucket of the q-th observation, like Prometheus. low and high
+// are the bounds of that bucket, which contains the true value. Above the last finite bound,
+// quantile returns that bound. Without observations, it returns NaN.
 func (h histogram) quantile(q float64) (value, low, high float64) {
 	total := h.total()
 	if total <= 0 {
@@ -147,8 +148,8 @@ func (h histogram) quantile(q float64) (value, low, high float64) {
 	return low, low, math.Inf(1)
 }
 
-// below returns the share of observations up to a bound of the histogram. It returns NaN without
-// observations or such a bound.
+// below returns the share of observations up to a bound of the histogram. It returns NaN if there
+// are no observations or no such bound.
 func (h histogram) below(bound float64) float64 {
 	for _, b := range h {
 		if b.upTo == bound && h.total() > 0 {

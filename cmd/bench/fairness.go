@@ -22,7 +22,7 @@ type fairnessCommand struct {
 	Timeout  time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
-// fairnessResult is the result of one way to queue. Times are in seconds.
+// fairnessResult is the result for one kind of queue. Times are in seconds.
 type fairnessResult struct {
 	Queue  string `json:"queue"`
 	Ready  int    `json:"ready_jobs"`
@@ -43,7 +43,8 @@ type fairnessReport struct {
 	Queues  []fairnessResult `json:"queues"`
 }
 
-// endlessLine is a ready window without a backlog: jobs are taken in order of arrival.
+// endlessLine is a ready window so large that there is no backlog. Jobs are taken in order of
+// arrival.
 const endlessLine = 1_000_000_000
 
 func (c fairnessCommand) Validate() error {
@@ -166,7 +167,7 @@ func (f *fairnessRun) rate(ctx context.Context) error {
 	return nil
 }
 
-// rounds measures one newcomer's first job at a time.
+// rounds measures the first job of one newcomer after another.
 func (f *fairnessRun) rounds(ctx context.Context) error {
 	var before, wait []float64
 	for i := range f.res.Rounds {

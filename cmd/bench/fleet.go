@@ -24,7 +24,7 @@ type fleetCommand struct {
 	Timeout       time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
-// idleResult is the result of one replica without jobs. Rates are per second.
+// idleResult is the result for one replica without jobs. Rates are per second.
 type idleResult struct {
 	Routes int     `json:"routes"`
 	Settle float64 `json:"settle_seconds"`
@@ -37,7 +37,7 @@ type idleResult struct {
 	LoadAvg     string  `json:"loadavg"`
 }
 
-// replicasResult is the result of a number of replicas together. Values per job exclude what idle
+// replicasResult is the combined result for several replicas. Values per job exclude what idle
 // replicas would have used in the same time.
 type replicasResult struct {
 	Kind     string `json:"kind"`
@@ -65,7 +65,7 @@ type fleetReport struct {
 	Replicas []replicasResult `json:"replicas,omitempty"`
 }
 
-// Aims of the design, for an idle replica and for the largest number of replicas relative to one.
+// Design goals for an idle replica, and for the largest number of replicas relative to one replica.
 const (
 	aimIdleCores    = 0.02
 	aimIdleMessages = 50 // per second, both directions together
@@ -180,7 +180,7 @@ func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replica
 		return replicasResult{}, err
 	}
 	defer jobs.close()
-	// Exclude the one-time work at a replica's first jobs.
+	// Exclude the one-time work for a replica's first jobs.
 	if err := jobs.run(ctx, warmUpJobs*n, c.Rate); err != nil {
 		return replicasResult{}, err
 	}
@@ -201,8 +201,8 @@ func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replica
 	return r, nil
 }
 
-// share measures one replica with the number of jobs that each of n has. A mostly idle process uses
-// more CPU per job, so only the difference to this result is the cost of n replicas.
+// share measures one replica with the number of jobs that each of n replicas gets. A mostly idle
+// process uses more CPU per job, so only the difference from this result is the cost of n replicas.
 func (w *workshop) share(ctx context.Context, c fleetCommand, n int) (replicasResult, error) {
 	c.Rate /= float64(n)
 	c.JobsFor = max(c.JobsFor, shareFor)

@@ -20,7 +20,7 @@ type fleet struct {
 	services []*service
 }
 
-// startFleet starts the replicas in sequence with the same configuration.
+// startFleet starts the replicas one after another with the same configuration.
 func (w *workshop) startFleet(ctx context.Context, name string, replicas int, setup serviceSetup) (f *fleet, err error) {
 	f = &fleet{w: w, name: name}
 	defer func() {
@@ -78,7 +78,7 @@ func (f *fleet) wait(ctx context.Context, d time.Duration) error {
 	return f.alive()
 }
 
-// usage is what all replicas and their NATS server used.
+// usage is the resource usage of all replicas and their NATS server.
 type usage struct {
 	seconds   float64
 	cpu       time.Duration // of the replicas
@@ -158,7 +158,7 @@ func newFleetJobs(f *fleet, kind subject.Kind) (*fleetJobs, error) {
 
 func (j *fleetJobs) close() { j.pub.close() }
 
-// add counts an end once, because another replica may store it in the feed again.
+// add counts each end only once, because another replica may store it in the feed again.
 func (j *fleetJobs) add(done string) {
 	name, err := subject.Default().ParseDone(done)
 	if err != nil {

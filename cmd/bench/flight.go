@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// flightResult is the result of one number of tasks in flight. Unless named otherwise, rates are
-// per second, CPU is in cores, sizes are in bytes and times in seconds.
+// flightResult is the result for one number of tasks in flight. Unless the name says otherwise,
+// rates are per second, CPU is in cores, sizes are in bytes and times are in seconds.
 type flightResult struct {
 	Tasks int    `json:"tasks"`
 	Fsync string `json:"fsync"`
@@ -100,7 +100,7 @@ func discardData(w *workshop, name string) error {
 }
 
 // footprint returns the final resident size and the smallest heap over d. The smallest heap is what
-// garbage collection leaves.
+// remains after garbage collection.
 func (f *flight) footprint(ctx context.Context, d time.Duration) (rss int64, heap float64, err error) {
 	heap = math.Inf(1)
 	for end := time.Now().Add(d); ; {
@@ -168,8 +168,8 @@ func (f *flight) watchAdmission(ctx context.Context, begin time.Time) (admitted,
 		if err != nil {
 			return 0, 0, err
 		}
-		// Refusals while the broker does not answer do not count: the request is read from the
-		// inbox again.
+		// Refusals while the broker does not answer do not count, because the request is read from
+		// the inbox again.
 		if bad := m.sum("genbus_jobs_finished_total") + m.sum("genbus_dead_letters_total"); bad > 0 {
 			return 0, 0, fmt.Errorf("%.0f tasks ended while they were admitted: %s", bad, f.svc.tail())
 		}
@@ -231,7 +231,7 @@ func (f *flight) hold(ctx context.Context) error {
 	return f.res.compare(before, after)
 }
 
-// snapshot holds everything that is measured as a difference.
+// snapshot holds all values whose differences are measured.
 type snapshot struct {
 	at      time.Time
 	procs   []procStat

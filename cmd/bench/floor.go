@@ -21,9 +21,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// floorCommand is the baseline for queued jobs: a plain consumer that pulls, calls the upstream,
-// publishes the answer and acks. It keeps no log, does not retry, and calls the upstream again for
-// a redelivered request.
+// floorCommand is the baseline for queued jobs. It is a plain consumer that pulls, calls the
+// upstream, publishes the answer and acks. It keeps no log, does not retry, and calls the upstream
+// again for a redelivered request.
 type floorCommand struct {
 	jobsBroker
 	Kind     subject.Kind  `required:"" help:"Jobs to process."`

@@ -38,8 +38,8 @@ type followersCommand struct {
 	Profile string        `help:"Directory for a CPU profile of each part." type:"path"`
 }
 
-// followersPart is the result of one part of the run. Times are in seconds, from before a chunk is
-// published until its follower has it.
+// followersPart is the result of one part of the run. Times are in seconds. A delay starts just
+// before a chunk is published and ends when a follower has received it.
 type followersPart struct {
 	Part      string  `json:"part"`
 	Followers int     `json:"followers"`
@@ -273,7 +273,7 @@ func (f *followersRun) start(ctx context.Context, kind subject.Kind, id string) 
 	return f.tasks.Commit(ctx, next, e.Seq)
 }
 
-// everyone receives the delays of all followers from the second part on.
+// everyone collects the delays of all followers from the second part on.
 var everyone atomic.Pointer[delays]
 
 func (f *followersRun) follow(ctx context.Context, n subject.JobName, first *sync.WaitGroup, m *delays) {
@@ -303,7 +303,7 @@ func (f *followersRun) follow(ctx context.Context, n subject.JobName, first *syn
 	})
 }
 
-// blockHead is the beginning of a block. The send time follows, as a number of sentDigits digits.
+// blockHead is the beginning of a block. The send time follows as a number with sentDigits digits.
 const (
 	blockHead  = `{"sent":`
 	sentDigits = 19

@@ -38,15 +38,15 @@ type jobsCase struct {
 	Kind   string `json:"kind"`
 	Nodes  int    `json:"nodes"`
 	Fsync  string `json:"fsync"`
-	Inbox  string `json:"inbox"` // live: filled during the measurement; full: before it
+	Inbox  string `json:"inbox"` // live: filled during the measurement; full: filled before it
 }
 
 func (k jobsCase) String() string {
 	return fmt.Sprintf("%s-%s-nodes-%d-fsync-%s-inbox-%s", k.Target, k.Kind, k.Nodes, k.Fsync, k.Inbox)
 }
 
-// jobsResult is the rate of jobs from the inbox to the feed. CPU is in milliseconds per job; that
-// of the service includes an embedded broker.
+// jobsResult is the rate of jobs from the inbox to the feed. CPU is in milliseconds per job. The
+// service's CPU includes an embedded broker.
 type jobsResult struct {
 	jobsCase
 	Jobs       int     `json:"jobs"`
@@ -59,24 +59,25 @@ type jobsResult struct {
 	// ToServer and FromServer are messages on the service's connection to an external server.
 	ToServer   float64 `json:"to_nats_per_job,omitzero"`
 	FromServer float64 `json:"from_nats_per_job,omitzero"`
-	// Stored are the messages per job that each stream stored.
+	// Stored is the number of messages per job that each stream stored.
 	Stored map[string]float64 `json:"stored_per_job"`
-	// Ratio is relative to the floor in the same case, and RatioNoFsync to the floor without fsync.
+	// Ratio is relative to the floor in the same case, and RatioNoFsync is relative to the floor
+	// without fsync.
 	Ratio        float64 `json:"ratio_to_floor,omitzero"`
 	RatioNoFsync float64 `json:"ratio_to_floor_without_fsync,omitzero"`
 	LoadAvg      string  `json:"loadavg"`
 }
 
-// jobsPaced is the time from a job's publish to the client of the feed, at a fixed rate. Times are
-// in seconds.
+// jobsPaced holds the delays from the publish of a job's request to the arrival of its end at the
+// feed's client, at a fixed rate. Times are in seconds.
 type jobsPaced struct {
 	jobsCase
 	Jobs          int     `json:"jobs"`
 	PublishedRate float64 `json:"published_per_second"`
 	P50           float64 `json:"p50"`
 	P99           float64 `json:"p99"`
-	// Delivery is the part after the server stamped the feed message: its synced write, and its
-	// delivery to the client.
+	// Delivery is the part after the server stamped the feed message. It consists of the synced
+	// write and the delivery to the client.
 	DeliveryP50 float64 `json:"delivery_p50"`
 	DeliveryP99 float64 `json:"delivery_p99"`
 	LoadAvg     string  `json:"loadavg"`
@@ -112,7 +113,7 @@ func (c jobsCommand) Validate() error {
 	return nil
 }
 
-// cases returns all measurements. The floor comes right before the service that it is compared
+// cases returns all measurements. The floor comes directly before the service that it is compared
 // with.
 func (c jobsCommand) cases() (all []jobsCase) {
 	inboxes := []string{inboxLive}

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// sentLabel is the label with the publish time of a job's request, in Unix nanoseconds.
+// sentLabel begins the label with the publish time of a job's request, in Unix nanoseconds.
 const sentLabel = "sent="
 
 // jobsFeed follows the feed like a client.
@@ -25,16 +25,16 @@ type jobsFeed struct {
 	consuming jetstream.ConsumeContext
 
 	mu     sync.Mutex
-	ended  map[string]bool // by ID: a job may appear twice
+	ended  map[string]bool // by ID, because a job may appear twice
 	failed string          // how the first failed job ended
-	last   time.Time       // when the last one arrived
+	last   time.Time       // when the last end arrived
 	delays jobDelays
 }
 
 // jobDelays are in seconds.
 type jobDelays struct {
 	total    []float64 // from the publish of a request to the arrival of its end at the client
-	delivery []float64 // the part after the server stamped the end, before it was stored
+	delivery []float64 // the part after the server stamped the end, which it does before storing it
 }
 
 // followJobs reads the headers of the feed from its first message.
@@ -83,7 +83,7 @@ func (f *jobsFeed) add(done string, header nats.Header, now, stored time.Time) {
 	}
 }
 
-// sentAt returns the time in the label. genbus stores labels in the facts of an event; the floor
+// sentAt returns the time in the label. genbus stores labels in the facts of an event. The floor
 // copies the request header.
 func sentAt(header nats.Header) (time.Time, error) {
 	labels := string(events.ParseFacts(header.Get(subject.HeaderIndex)).Labels)

@@ -69,7 +69,7 @@ func (r *jobsRun) broker() jobsBroker {
 	return jobsBroker{NATS: r.url, Copies: r.Nodes, Dir: filepath.Join(r.dir(), "data"), Fsync: r.Fsync == onOff(true), InFlight: r.cmd.InFlight}
 }
 
-// preload fills the inbox. For an embedded server, bench runs the server itself. It needs no fsync
+// preload fills the inbox. If the server is embedded, bench runs it. It does so without fsync,
 // because the server flushes to disk when it stops.
 func (r *jobsRun) preload(ctx context.Context) error {
 	options := r.broker()
@@ -202,13 +202,13 @@ func (r *jobsRun) warmUp(ctx context.Context) error {
 	return err
 }
 
-// jobsCount holds everything that is measured as a difference.
+// jobsCount holds all values whose differences are measured.
 type jobsCount struct {
 	at       time.Time
 	ended    int
 	procs    []procStat // target, upstream, client, NATS servers
 	messages traffic
-	stored   map[string]uint64 // last sequence, by stream
+	stored   map[string]uint64 // last sequence of each stream
 }
 
 func (r *jobsRun) count(ctx context.Context) (c jobsCount, err error) {
@@ -230,7 +230,7 @@ func (r *jobsRun) count(ctx context.Context) (c jobsCount, err error) {
 	return c, streams.Err()
 }
 
-// measure measures the rate. With a full inbox it starts at the first end.
+// measure measures the rate. With a full inbox, it starts when the first job ends.
 func (r *jobsRun) measure(ctx context.Context) error {
 	total := r.cmd.Jobs
 	if r.Inbox == inboxFull {

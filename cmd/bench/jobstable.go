@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Aims of the design for queued chats with an embedded broker. Rates are relative to the floor
-// without fsync.
+// Design goals for queued chats with an embedded broker. Rates are relative to the floor without
+// fsync.
 const (
 	aimChatNoFsync   = 0.5
 	aimChatFsync     = 0.15
@@ -37,7 +37,7 @@ func compareJobs(all []jobsResult) {
 	}
 }
 
-// aim returns the aimed ratio to the floor without fsync, or 0 for none.
+// aim returns the ratio to the floor without fsync that is the design goal, or 0 if there is none.
 func (k jobsCase) aim() float64 {
 	switch {
 	case k.Target != targetGenbus || k.Kind != "chat" || k.Nodes != 1:

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// livesResult is the rate of full lives. CPU is in milliseconds per life.
+// livesResult is the rate of full lives from request to end. CPU is in milliseconds per life.
 type livesResult struct {
 	Fsync        string  `json:"fsync"`
 	InFlight     int     `json:"max_in_flight"`
@@ -40,9 +40,9 @@ type livesRun struct {
 	news      chan struct{} // has a token when done has grown
 }
 
-// lives keeps the queue full and counts the ends in the feed. A video completes after 1.9 poll
-// intervals, so that its second poll sees the end unless the first is over 0.9 intervals late.
-// PollsPerLife shows whether that held.
+// lives keeps the queue from running empty and counts the ends in the feed. A video completes after
+// 1.9 poll intervals, so its second poll sees the end unless the first poll is more than 0.9
+// intervals late. PollsPerLife shows whether that happened.
 func (w *workshop) lives(ctx context.Context, c videoCommand, sync bool) (livesResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -97,7 +97,7 @@ func (r *livesRun) run(ctx context.Context) (livesResult, error) {
 	return res, err
 }
 
-// follow counts ends to pace the requests. The result is counted in the stream.
+// follow counts ends to pace the requests. The result itself is counted in the stream.
 func (r *livesRun) follow() error {
 	sub, err := r.pub.nc.Subscribe(subject.Default().DonePattern(), func(*nats.Msg) {
 		r.done.Add(1)
@@ -158,7 +158,7 @@ func (r *livesRun) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// count holds everything that is measured as a difference.
+// count holds all values whose differences are measured.
 type count struct {
 	at           time.Time
 	done, failed uint64

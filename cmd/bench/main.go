@@ -1,7 +1,7 @@
 // Command bench measures a genbus service from the outside: video tasks, waits behind other
 // tenants, result files, queued jobs against a plain consumer, replicas on one NATS server, and
 // chats against a reverse proxy. It measures followers of jobs within its own process. It prints
-// results whether or not they meet their aims.
+// the results even if they miss the design goals.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// common has the flags of every measurement.
+// common contains the flags of every measurement.
 type common struct {
 	Service string `help:"Service binary to measure. Default: build it from this module." type:"path"`
 	JSON    bool   `help:"Print the results as JSON instead of tables." name:"json"`

@@ -25,7 +25,7 @@ type natsCommand struct {
 	Sync    bool     `help:"Sync every write to disk."`
 }
 
-// maxStore exceeds the reservations of all streams.
+// maxStore is larger than the reservations of all streams together.
 const maxStore = 1 << 40
 
 // Run serves until ctx ends.
@@ -53,7 +53,7 @@ func (c natsCommand) start() (*server.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	s.ConfigureLogger() // to stderr, whose end is shown if the server fails
+	s.ConfigureLogger() // to stderr, whose last part is shown if the server fails
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) || s.MonitorAddr() == nil || !s.JetStreamEnabled() {
 		s.Shutdown()
@@ -114,8 +114,8 @@ func (s *natsServer) discard() {
 // connectionName is the name of genbus's connections to the server.
 const connectionName = "genbus"
 
-// traffic counts the messages of genbus's connections since they were opened. In is to the server,
-// Out from it.
+// traffic counts the messages of genbus's connections since they were opened. In counts messages to
+// the server, and Out counts messages from it.
 type traffic struct {
 	In, Out int64
 	ids     []uint64 // of the connections

@@ -33,9 +33,9 @@ func (c proxyCommand) Run(ctx context.Context) error {
 	}))
 }
 
-// wholeBody reads the request before it is forwarded. Without it, one stream in a few hundred is
-// cut off: the server closes the body at the first byte of the answer, while the transport may
-// still read its end.
+// wholeBody reads the whole request before it is forwarded. Otherwise, one stream in a few hundred
+// is cut off, because the server closes the body at the first byte of the answer while the
+// transport may still be reading it.
 func wholeBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))

@@ -17,7 +17,7 @@ import (
 
 const (
 	tenant = "default"
-	// publishWindow limits publishes without an ack.
+	// publishWindow limits the number of publishes without an ack.
 	publishWindow = 1024
 	answerTimeout = 30 * time.Second
 )
@@ -32,8 +32,8 @@ type publisher struct {
 	reason  atomic.Pointer[error]
 }
 
-// newPublisher connects to the service's broker. All requests are equal, but the sequence of each
-// makes it a separate job.
+// newPublisher connects to the service's broker. All requests are equal, but each has its own
+// sequence and therefore becomes a separate job.
 func newPublisher(url string, kind subject.Kind, request proto.Message) (*publisher, error) {
 	data, err := proto.Marshal(request)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	return p.send(ctx, &nats.Msg{Subject: p.subject, Data: p.data})
 }
 
-// send is publish for any message.
+// send is like publish but sends any message.
 func (p *publisher) send(ctx context.Context, m *nats.Msg) error {
 	for {
 		_, err := p.js.PublishMsgAsync(m)

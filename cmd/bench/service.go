@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// serviceSetup has the settings that a measurement changes. All others keep their defaults.
+// serviceSetup contains the settings that a measurement changes. All others keep their defaults.
 type serviceSetup struct {
 	Upstream     string
 	Kind         string // of the routes
@@ -34,8 +34,8 @@ type serviceSetup struct {
 	InlineEvents string        // empty for off
 }
 
-// tasksBytes returns enough bytes for the jobs in flight: their events so far, and the 12 KiB that
-// the service reserves for each.
+// tasksBytes returns enough bytes for the jobs in flight. They need their events so far and the 12
+// KiB that the service reserves for each.
 func (s serviceSetup) tasksBytes() int64 { return max(4<<30, (32<<10)*int64(s.InFlight)) }
 
 func (s serviceSetup) yaml(dataDir string) ([]byte, error) {

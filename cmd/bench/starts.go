@@ -15,7 +15,7 @@ const busyTenant = "busy"
 // secondVersion is the version of the event that starts a video's submission.
 const secondVersion = "2"
 
-// starts counts the started videos of the busy tenant, and records the first start of each other
+// starts counts the started videos of the busy tenant and records the first start of each other
 // tenant.
 type starts struct {
 	mu    sync.Mutex
@@ -24,7 +24,7 @@ type starts struct {
 	news  chan struct{}    // closed and replaced at each start
 }
 
-// start is the time of a tenant's first start, and the number of the busy tenant's starts before
+// start holds the time of a tenant's first start and the number of the busy tenant's starts before
 // it.
 type start struct {
 	at   time.Time

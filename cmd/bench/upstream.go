@@ -111,8 +111,8 @@ const (
 	doneBlock = "data: [DONE]\n\n"
 )
 
-// streamChat writes and flushes each chunk with the time of its writing as content. Due times count
-// from the start of the stream, so that delays do not add up.
+// streamChat writes and flushes chunks whose content is the time of writing. Due times count from
+// the start of the stream, so that delays do not add up.
 func streamChat(ctx context.Context, w http.ResponseWriter, chunks int, interval time.Duration) {
 	flush := http.NewResponseController(w)
 	buf := make([]byte, 0, 512)

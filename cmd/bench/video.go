@@ -29,7 +29,7 @@ type videoReport struct {
 }
 
 const (
-	// maxTasks limits the flags. The sandbox stores at most 1,048,576 tasks.
+	// maxTasks limits the values of flags. The sandbox stores at most 1,048,576 tasks.
 	maxTasks = 1_000_000
 	// maxInFlight is the largest max_in_flight that the service accepts.
 	maxInFlight = 1_000_000
@@ -112,12 +112,12 @@ func printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// Aims of the design for a machine with two cores.
+// Design goals for a machine with two cores.
 const (
 	aimLateness    = 0.1     // seconds, p99
 	aimTaskBytes   = 4 << 10 // per task in flight
 	aimLivesSecond = 1000    // without fsync
-	aimLivesFsync  = 0.7     // lives with fsync, relative to those without
+	aimLivesFsync  = 0.7     // lives with fsync, relative to lives without fsync
 	aimCreateMS    = 0.25    // service CPU per task admitted and submitted, without fsync
 )
 
@@ -155,7 +155,7 @@ func (r videoReport) tables() []table {
 	return []table{admission, memory, polls, lives}
 }
 
-// aimWithout returns the verdict of an aim that applies only without fsync.
+// aimWithout returns the verdict on a design goal that applies only without fsync.
 func aimWithout(fsync string, met bool) string {
 	if fsync == onOff(true) {
 		return "-"

@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// fits reports whether the banner may be written to out. A terminal always gets it. It must not end
-// up in a JSON log, and log collectors often merge stdout and stderr. os.DevNull looks like a
-// terminal, but the addresses would be lost there.
+// fits reports whether the banner may be written to out. A terminal always gets it. The banner must
+// not end up in a JSON log, and log collectors often merge stdout and stderr. os.DevNull looks like
+// a terminal, but the addresses would be lost there.
 func fits(out, log *os.File, format string) bool {
 	switch {
 	case isNull(out):
@@ -78,7 +78,8 @@ func (s banner) String() string {
 	return b.String()
 }
 
-// hasConsole reports whether the console is usable: with an operator key, or from this machine.
+// hasConsole reports whether the console is usable. It needs an operator key, or a loopback address
+// and no API keys.
 func (s banner) hasConsole() bool {
 	tcp, ok := s.HTTPAddr().(*net.TCPAddr)
 	return len(s.Config().OperatorKeys) > 0 || ok && tcp.IP.IsLoopback() && len(s.Config().APIKeys) == 0
@@ -103,7 +104,7 @@ func programCommand(program string) string {
 	return program
 }
 
-// serverFlag returns the flag for server, or nothing for the default.
+// serverFlag returns the flag for server, or "" for the default server.
 func serverFlag(server string) string {
 	if server == command.DefaultServer {
 		return ""
@@ -151,7 +152,8 @@ func (s banner) environment() string {
 	return command.EnvAPIKey + `="$KEY" `
 }
 
-// exampleTenant returns the tenant of the first API key, or the default tenant without keys.
+// exampleTenant returns the tenant of the first API key, or the default tenant if there are no
+// keys.
 func (s banner) exampleTenant() string {
 	if len(s.Config().APIKeys) == 0 {
 		return config.DefaultTenant

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/service"
 )
 
-// configCommand has the commands that work on a configuration without a service.
+// configCommand contains the commands that work on a configuration without a service.
 type configCommand struct {
 	Check   configCheckCommand   `cmd:"" help:"Check the configuration and print every problem; exit 0 or 1. Connects to nothing."`
 	Print   configPrintCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
@@ -21,7 +21,8 @@ type configCheckCommand struct {
 	File string `arg:"" optional:"" help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 }
 
-// Run returns all problems as one error. Otherwise it prints the warnings of serve and a summary.
+// Run returns all problems as one error. If there are none, it prints the warnings of serve and a
+// summary.
 func (c configCheckCommand) Run(out io.Writer) error {
 	cfg, err := config.Load(config.ProcessSource(c.File))
 	if err == nil {
@@ -41,7 +42,7 @@ func (c configCheckCommand) Run(out io.Writer) error {
 
 func wrongConfig(err error) error { return fmt.Errorf("invalid configuration:\n%w", err) }
 
-// warnings returns the problems that do not stop serve.
+// warnings returns the problems that do not prevent serve from starting.
 func warnings(cfg *config.Config) []string {
 	var out []string
 	for _, k := range cfg.EndedKeys() {

@@ -22,8 +22,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// healthCommand checks a running genbus, for supervisors without a shell or curl, as in the image.
-// It takes address and TLS from the configuration, so that it works wherever genbus can be started.
+// healthCommand checks a running genbus. It is for supervisors without a shell or curl, such as in
+// the container image. It takes the address and the TLS settings from the configuration, so it
+// works wherever genbus can start.
 type healthCommand struct {
 	Config  string        `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 	URL     string        `help:"HTTP address, such as http://127.0.0.1:8080, instead of reading the configuration." placeholder:"URL"`
@@ -35,7 +36,7 @@ type healthCommand struct {
 	Timeout time.Duration `help:"Time limit of the check." default:"5s"`
 }
 
-// Run prints the status and returns an error if it is not ready, or not alive with --live. The
+// Run prints the status and returns an error if genbus is not ready or, with --live, not alive. The
 // default check does not depend on the broker, because a supervisor must neither restart nor drain
 // a replica while JetStream is unavailable.
 func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
@@ -102,7 +103,7 @@ func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 	return base, trust, nil
 }
 
-// configured returns the configured address as this machine can reach it.
+// configured returns the configured address in a form that this machine can reach.
 func configured(h config.HTTP) (*url.URL, *tls.Config, error) {
 	host, port, err := net.SplitHostPort(h.Addr)
 	if err != nil || port == "0" {
@@ -120,8 +121,8 @@ func configured(h config.HTTP) (*url.URL, *tls.Config, error) {
 		return base, trust, nil
 	}
 	base.Scheme = "https"
-	// The address need not match the names in the certificate. The server is authenticated by
-	// having the certificate of the file.
+	// The address need not match the names in the certificate. Instead, the server must present the
+	// certificate in the configured file.
 	trust.InsecureSkipVerify = true // VerifyConnection compares the whole certificate
 	trust.VerifyConnection = func(s tls.ConnectionState) error { return isInFile(s, h.TLS.CertFile) }
 	return base, trust, nil

@@ -46,7 +46,7 @@ func main() {
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
 	kongcompletion.Register(parser) // answers a shell's completion request and exits
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
-		parser.Model.DefaultCmd = nil // it would treat a misspelt command as its argument
+		parser.Model.DefaultCmd = nil // the default command would treat a misspelt command as its argument
 	}
 	k, err := parser.Parse(command.JoinNegative(os.Args[1:]))
 	if err != nil {

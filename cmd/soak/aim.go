@@ -17,13 +17,13 @@ import (
 // between the message and the ack.
 type moment struct {
 	name string
-	// text makes a link hold the broker's answers once a replica has sent it. The newline before
-	// PUB excludes HPUB.
+	// text makes a link hold the broker's answers once a replica has sent this text. The newline
+	// before PUB excludes HPUB.
 	text string
-	// pattern and is find the message with an embedded broker, which has no link.
+	// pattern and is find the message if the broker is embedded and has no link.
 	pattern string
 	is      func(nats.Header) bool
-	// backlog is the change of the backlog that brings the moment about.
+	// backlog is the change of the backlog that causes the moment.
 	backlog backlog
 }
 
@@ -61,14 +61,15 @@ const (
 	aimPatience = 15 * time.Second
 	// lateAnswers is how long answers are held after a stopped replica continues.
 	lateAnswers = time.Second
-	// backlogBurst is the number of requests in a burst, enough for a backlog on each route.
+	// backlogBurst is the number of requests in a burst. It is large enough for a backlog on each
+	// route.
 	backlogBurst = 150
-	// accepting is the time for the last requests of a burst to be accepted.
+	// accepting is how long it may take to accept the last requests of a burst.
 	accepting = time.Second
 )
 
-// aim breaks a replica between its message and the broker's answer. A link holds the answer until
-// then. With an embedded broker the signal follows the message at once.
+// aim breaks a replica between its message and the broker's answer. A link holds the answer in the
+// meantime. With an embedded broker, the signal follows the message at once.
 func (s *storm) aim(ctx context.Context, at step) error {
 	m := moments[at.Moment]
 	if m.backlog == unchanged {
@@ -117,8 +118,8 @@ func (s *storm) withRoutesPaused(ctx context.Context, do func(resume func() erro
 	return resume()
 }
 
-// strike waits for the moment and performs the step, while another goroutine brings the moment
-// about.
+// strike waits for the moment and performs the step, while another goroutine calls meanwhile to
+// cause the moment.
 func (s *storm) strike(ctx context.Context, at step, m moment, meanwhile func() error) error {
 	a, err := s.arm(s.fleet.replicas[at.Target], m)
 	if err != nil {
@@ -142,7 +143,8 @@ func (s *storm) strike(ctx context.Context, at step, m moment, meanwhile func() 
 	return both.Wait()
 }
 
-// aimed names the moment of a kill or stop, and ends the hold. The zero value means no moment.
+// aimed names the moment of a kill or stop. release ends the hold on the answers. The zero value
+// means no moment.
 type aimed struct {
 	at      string
 	release func()
@@ -220,7 +222,7 @@ func (a *ambush) subscribe(urls string, m moment) (err error) {
 func (a *ambush) sees() {
 	select {
 	case a.seen <- struct{}{}:
-	default: // later ones do not count
+	default: // later messages do not count
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 const servicePath = "github.com/genbus/genbus/cmd/service"
 
-// build builds the service into dir. With clock, its clock can be set.
+// build builds the service into dir. If clock is true, the service's clock can be set.
 func build(ctx context.Context, dir string, race, clock bool) (string, error) {
 	binary := filepath.Join(dir, "service")
 	args := []string{"build", "-o", binary}

@@ -32,7 +32,7 @@ func (s *storm) fullDisk(ctx context.Context, long time.Duration) error {
 	block := make([]byte, fillBlock)
 	full, cancel := context.WithTimeout(ctx, noticed)
 	defer cancel()
-	for s.fleet.ready(ctx, r) == nil { // only a write notices the full disk
+	for s.fleet.ready(ctx, r) == nil { // only a write detects the full disk
 		if _, err := f.Write(block); err != nil && !faultinject.Pause(full, 100*time.Millisecond) {
 			s.broke("full-disk", "%s is ready for jobs %s after its disk was full", r.Name, noticed)
 			break

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// dump writes the stacks of all processes next to the logs, to find out what hangs. The replicas
-// end with SIGQUIT and are restarted.
+// dump writes the stacks of all processes next to the logs, to show what hangs. It ends the
+// replicas with SIGQUIT and restarts them.
 func (w *world) dump(ctx context.Context) error {
 	file, err := os.Create(filepath.Join(w.dir, "clients.txt"))
 	if err != nil {

@@ -30,11 +30,12 @@ func (s *storm) cancelKill(ctx context.Context, target int, away time.Duration) 
 	return errors.Join(both.Wait(), s.mix("usual"))
 }
 
-// mostInFlight limits a replica's creates in flight when the first one fails.
+// mostInFlight limits the number of a replica's creates that are in flight when the first one
+// fails.
 const mostInFlight = 10
 
 // failing makes the first of two upstreams accept all creates and answer 500. After the creates in
-// flight, it may get one trial per wait, and each wait doubles.
+// flight, it may get only one trial per wait, and the wait doubles each time.
 func (s *storm) failing(ctx context.Context, long time.Duration) error {
 	if err := s.mix("calm"); err != nil {
 		return err

@@ -19,11 +19,11 @@ import (
 type replica struct {
 	load.Replica
 	process *faultinject.Process
-	// links connect it to the broker's nodes; none with an embedded broker.
+	// links connect the replica to the broker's nodes. There are none with an embedded broker.
 	links  []*faultinject.Link
 	log    string
 	config string // path of its configuration
-	clock  string // path of the file with the error of its clock
+	clock  string // path of the file with its clock error
 	setup  setup
 
 	mu   sync.Mutex
@@ -85,8 +85,8 @@ func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string,
 	return r, err
 }
 
-// connect gives a replica its own links to the nodes, so that it can be cut off alone. An embedded
-// broker needs none.
+// connect gives a replica its own links to the nodes, so that it can be cut off separately. An
+// embedded broker needs none.
 func (f *fleet) connect(r *replica, s *setup) error {
 	if f.nodes == nil {
 		f.nats = "nats://" + s.Listen

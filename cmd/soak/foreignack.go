@@ -44,8 +44,8 @@ func (s *storm) foreignAck(ctx context.Context) error {
 	return r.nc.FlushTimeout(5 * time.Second)
 }
 
-// returnWork answers the messages between the last acked and the last delivered one: a NAK for two
-// of three, a +WPI for the others.
+// returnWork answers the messages after the last acked one up to the last delivered one. It sends a
+// NAK for two of every three messages and a +WPI for the others.
 func (r *reader) returnWork(durable string, info *jetstream.ConsumerInfo) error {
 	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, mostForeignAcks)+1)
 	for seq := from; seq <= info.Delivered.Stream; seq++ {

@@ -11,7 +11,7 @@ import (
 // mostUp is the longest pause between two kills.
 const mostUp = 3 * time.Second
 
-// kills kills replicas at random moments, with the usual faults of the upstreams.
+// kills kills replicas at random moments, with the usual upstream faults.
 func (s *storm) kills(ctx context.Context, seed uint64, n int) error {
 	r := rand.New(rand.NewPCG(seed, 2))
 	if err := s.mix("usual"); err != nil {

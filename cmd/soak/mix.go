@@ -7,7 +7,7 @@ var mixNames = []string{"calm", "usual", "refusing", "breaking", "rough"}
 
 var mixes = map[string]faultinject.Mix{
 	"calm": {},
-	// usual: a good upstream on a bad day.
+	// usual: occasional faults.
 	"usual": {
 		faultinject.OpCreate: {
 			faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.TooManyLater: 0.02, faultinject.InternalAfter: 0.01,

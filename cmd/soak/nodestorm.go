@@ -12,8 +12,8 @@ var nodeKinds = map[action]check.FaultKind{
 	nodeKill: check.FaultNodeKill, nodeStop: check.FaultNodeStop, isolate: check.FaultIsolate, isolateTwo: check.FaultIsolate, cutClients: check.FaultCut,
 }
 
-// node breaks a node, heals it and waits until the cluster has recovered. The fault lasts until
-// then.
+// node breaks a node, heals it and waits until the cluster has recovered. The fault ends with the
+// recovery.
 func (s *storm) node(ctx context.Context, at step) error {
 	end := s.begin(check.Fault{Kind: nodeKinds[at.Action], Target: fmt.Sprintf("node %d", at.Target), Broker: true})
 	defer end()

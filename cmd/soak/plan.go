@@ -19,13 +19,13 @@ const (
 	rolling     action = "rolling"      // SIGTERM and restart one replica at a time
 	stopReplica action = "stop"         // SIGSTOP a replica for longer than ack_wait
 	aimKill     action = "aim-kill"     // SIGKILL a replica between a message and its answer
-	aimStop     action = "aim-stop"     // SIGSTOP it there for longer than an admission may take
+	aimStop     action = "aim-stop"     // SIGSTOP a replica there for longer than an admission may take
 	aimHold     action = "aim-hold"     // hold the answer and everything after it
 	cutReplica  action = "cut-replica"  // cut a replica off from the broker
 	nodeKill    action = "node-kill"    // SIGKILL a node, restart it later
 	nodeStop    action = "node-stop"    // SIGSTOP a node
 	isolate     action = "isolate"      // cut a node off from the others
-	isolateTwo  action = "isolate-two"  // cut two nodes off: no majority
+	isolateTwo  action = "isolate-two"  // cut two nodes off, which leaves no majority
 	cutClients  action = "cut-clients"  // reset the connections of a node's clients
 	nodeAndKill action = "node-and-app" // kill a node and a replica together
 	pauseRoute  action = "pause"        // pause a route and resume it
@@ -37,7 +37,7 @@ const (
 	durable     action = "durable"      // delete a durable consumer
 	stream      action = "stream"       // delete a stream
 	routes      action = "routes"       // drain a route by a reload, and undo it
-	routesNode  action = "routes-node"  // the same while a node is cut off
+	routesNode  action = "routes-node"  // drain a route while a node is cut off
 	clock       action = "clock"        // set a replica's clock wrong
 	fill        action = "fill"         // fill the log with jobs, then let them run
 	cancelKill  action = "cancel-kill"  // cancel jobs whose creates are lost, and kill a replica
@@ -55,7 +55,8 @@ type step struct {
 	// By is how far clock sets the replica's clock ahead.
 	By time.Duration
 	// Moment is the index of the moment of an aimed step. After is how long the answer is held
-	// before the replica is broken. Late holds it until after the replica has continued.
+	// before the replica is broken. If Late is set, the answer is held until the replica has
+	// continued.
 	Moment int
 	After  time.Duration
 	Late   bool
@@ -117,8 +118,8 @@ type draw struct {
 // ackWait is the ack_wait of all routes.
 const ackWait = 5 * time.Second
 
-// Duration of a stop aimed at an admission: longer than its deadlines (8 s for admission itself),
-// and sometimes longer than all limits of a job.
+// Duration of a stop aimed at an admission. It is longer than the deadlines of an admission (8 s
+// for the admission itself), and sometimes longer than all limits of a job.
 const (
 	leastAimStop, mostAimStop = 9 * time.Second, 12 * time.Second
 	leastLongStop             = deadline + time.Second
@@ -127,7 +128,7 @@ const (
 	mostAfter = 500 * time.Millisecond
 )
 
-// Duration of an upstream's failing creates.
+// Duration for which an upstream fails creates.
 const leastFailing, mostFailing = 15 * time.Second, 25 * time.Second
 
 var singleDraws = []draw{
@@ -179,7 +180,8 @@ var clusterDraws = []draw{
 	{changeMix, 4, 0, 0},
 }
 
-// skews are errors of a replica's clock, both larger and smaller than any limit of a job.
+// skews are errors of a replica's clock. Some are larger and some are smaller than the queue
+// timeout and the deadline of a job.
 var skews = []time.Duration{49 * time.Hour, -49 * time.Hour, 20 * time.Second, -20 * time.Second}
 
 func (p plan) has(a action) bool {
@@ -266,7 +268,7 @@ func (o options) step(r *rand.Rand, draws []draw, left time.Duration) step {
 	return step{Action: quiet}
 }
 
-// drawn draws the details of a step with left remaining.
+// drawn draws the details of a step. left is the remaining time of the run.
 func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
 	s := step{Action: d.action, For: between(r, d.least, d.most)}
 	switch d.action {

@@ -28,7 +28,7 @@ func (d removed) String() string {
 	return d.durable
 }
 
-// holdsJobs reports whether its deletion deletes work items of accepted jobs.
+// holdsJobs reports whether the deletion also deletes work items of accepted jobs.
 func (d removed) holdsJobs() bool { return d.fault().Loses == check.LosesItems }
 
 // fault returns the deletion as a fault for the checker.
@@ -61,7 +61,8 @@ var (
 // backTimeout limits the time in which a running service must recreate a deleted stream or durable.
 const backTimeout = 30 * time.Second
 
-// removeStream deletes a stream. It first builds a backlog for GENBUS_WAIT, which is mostly empty.
+// removeStream deletes a stream. GENBUS_WAIT is usually empty, so removeStream first builds a
+// backlog in it.
 func (s *storm) removeStream(ctx context.Context, what removed) error {
 	if what.stream != subject.Default().Wait() {
 		return s.remove(ctx, what)
@@ -84,7 +85,7 @@ func (s *storm) remove(ctx context.Context, what removed) error {
 		return err
 	}
 	defer r.close()
-	ctx = context.WithoutCancel(ctx) // the healing must not end with ctx
+	ctx = context.WithoutCancel(ctx) // the recovery must not end with ctx
 	alarms := s.fleet.recreations(ctx, what.stream)
 	if err := r.retryUntil(ctx, healTimeout, func(ctx context.Context) error { return r.remove(ctx, what) }); err != nil {
 		return fmt.Errorf("delete %s: %w", what, err)

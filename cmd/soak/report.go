@@ -18,7 +18,7 @@ type result struct {
 	Upstream   map[string]int // by "op/fault"
 	Counts     check.Counts
 	Violations []check.Violation
-	// Starts counts failed starts of replicas that were retried.
+	// Starts counts failed starts of replicas. They were retried.
 	Starts int
 	// Keeps counts how often a replica started to keep the job index.
 	Keeps int

@@ -24,8 +24,8 @@ func (s *storm) drainRoute(ctx context.Context, r route, d time.Duration) error 
 	return s.reload(ctx, "")
 }
 
-// reload makes all replicas reload with one route draining, or none, and waits until each has
-// applied it.
+// reload makes all replicas reload with one route draining, or with none, and waits until each has
+// applied the change.
 func (s *storm) reload(ctx context.Context, draining string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
@@ -63,7 +63,7 @@ func (r *replica) reload(ctx context.Context, draining string) error {
 	}
 }
 
-// heard waits until the log shows another reload. again reports that it was refused.
+// heard waits until the log shows another reload. again is true if that reload was refused.
 func (r *replica) heard(ctx context.Context, done, refused int) (again bool, err error) {
 	for {
 		nowDone, nowRefused, err := r.reloads()

@@ -51,8 +51,8 @@ const (
 	chatAttempts   = 2
 	// answerGrace is the service's wait for the answer to a create after submit_until.
 	answerGrace = 2 * time.Second
-	// endGrace is how long after its deadline a job may end without a fault. Another replica may
-	// have to detect that the holder is gone.
+	// endGrace is how long after its deadline a job may end if there is no fault. Another replica
+	// may first have to detect that the holder is gone.
 	endGrace = 30 * time.Second
 	// openFor is how long a breaker stays open before a trial.
 	openFor = 2 * time.Second
@@ -70,7 +70,7 @@ func checked() check.Config {
 	}
 }
 
-// setup has the settings that differ between replicas.
+// setup contains the settings that differ between replicas.
 type setup struct {
 	Name       string // of the replica, sent to the upstreams
 	HTTP, GRPC string // addresses
@@ -147,8 +147,8 @@ func (s setup) routes() []map[string]any {
 	return all
 }
 
-// With a small log, only a few jobs run at once: their ends must fit into its last tenth, however
-// large they are.
+// With a small log, only a few jobs run at once. Their ends must fit into the last tenth of the
+// log, no matter how large they are.
 const (
 	smallLog      = 24 * mib
 	smallInFlight = 4
@@ -165,7 +165,7 @@ func (s setup) logBytes() int {
 // taken.
 const readyJobs = 16
 
-// Routes for all models without another route.
+// Models and routes for requests that no other route serves.
 const (
 	spareVideo = "spare-video"
 	spareChat  = "spare-chat"

@@ -16,7 +16,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// skewEnv names the file with the clock error, in seconds, of a service built with overlay.
+// skewEnv is the environment variable that names the file with the clock error, in seconds, of a
+// service built with overlay.
 const skewEnv = "SOAK_CLOCK"
 
 // skewSource is a file for package time. It maps the file into shared memory, so that a change
@@ -53,8 +54,8 @@ const (
 	skewBegins = "\tsec, nsec, mono := runtimeNow()\n\tif soakSkew != nil {\n\t\tsec += *soakSkew\n\t}\n\tif mono == 0 {"
 )
 
-// overlay writes a build overlay that replaces time.Now in the standard library. The product itself
-// is not changed.
+// overlay writes a build overlay that replaces time.Now in the standard library. genbus itself is
+// not changed.
 func overlay(ctx context.Context, dir string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -91,7 +92,7 @@ func (r *replica) setClock(by time.Duration) error {
 		return err
 	}
 	word := binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second))
-	_, err = file.WriteAt(word, 0) // in place: the replica maps the file
+	_, err = file.WriteAt(word, 0) // in place, because the replica maps the file
 	return errors.Join(err, file.Close())
 }
 

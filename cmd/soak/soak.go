@@ -22,10 +22,10 @@ type options struct {
 	Replicas  int
 	Rate      float64
 	SmallLog  bool // for the step fill
-	SmallDisk bool // SmallDisk, for the step full-disk
+	SmallDisk bool // for the step full-disk
 	// SmallPayload makes the nodes accept only small messages.
 	SmallPayload bool
-	Only         []string // limits the plan to these steps; empty for all
+	Only         []string // limits the plan to these steps; empty means all
 	Kills, Jobs  int
 	Service      string
 	Race, Keep   bool
@@ -33,11 +33,11 @@ type options struct {
 	Steps plan
 }
 
-// settleTimeout is how long jobs may take to end after the faults: the longest limits of a job in
-// sequence, and the time for a takeover.
+// settleTimeout is how long jobs may take to end after the faults. It is the sum of a job's longest
+// limits and the time for a takeover.
 const settleTimeout = queueTimeout + deadline + endGrace + time.Minute
 
-// clientLife is the time a client stays with a job: the longest life of a job whose work item is
+// clientLife is how long a client follows a job. It is the longest life of a job whose work item is
 // not deleted.
 const clientLife = queueTimeout + deadline + endGrace
 
@@ -224,8 +224,9 @@ func (w *world) settle(ctx context.Context) error {
 	}
 }
 
-// left describes the open work; empty if there is none. A message may stay in the inbox after its
-// request was admitted: if its reader was killed before the ack, it stays until it is redelivered.
+// left describes the open work. It returns "" if there is none. A message may stay in the inbox
+// although its request was admitted. If its reader was killed before the ack, the message stays
+// until it is redelivered.
 func (w *world) left(ctx context.Context, r *reader) (string, error) {
 	jobs, inbox, err := r.open(ctx)
 	if err != nil {
@@ -304,8 +305,8 @@ func keep(path string, h *check.History) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// kept reads a history written by keep. Unknown fields mean that another version wrote it, so that
-// it would be judged wrongly.
+// kept reads a history written by keep. Unknown fields are an error, because they mean that another
+// version wrote the history, which would be judged wrongly.
 func kept(path string) (*check.History, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -15,8 +15,8 @@ const (
 	stallOver = clockSkew
 )
 
-// stalls records when the harness itself was not scheduled. A machine that is overloaded or
-// suspended affects all processes like SIGSTOP.
+// stalls records when the harness itself was not scheduled. An overloaded or suspended machine
+// affects all processes as SIGSTOP would.
 func (s *storm) stalls(ctx context.Context) {
 	for last := time.Now(); faultinject.Pause(ctx, stallTick); last = time.Now() {
 		if now := time.Now(); now.Sub(last) > stallTick+stallOver {

@@ -263,7 +263,7 @@ func (s *storm) cutReplica(ctx context.Context, i int, d time.Duration) error {
 	return nil
 }
 
-// heal ends all faults that are left, for a run that was cut short.
+// heal ends all remaining faults of a run that was cut short.
 func (s *storm) heal(ctx context.Context) error {
 	if err := s.mix("calm"); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package admission accepts requests from all ingresses: it validates, routes, fingerprints and
+// Package admission accepts requests from all ingresses. It validates, routes, fingerprints and
 // enqueues them. It leaves the meaning of bodies to their protocols.
 package admission
 
@@ -48,8 +48,9 @@ func New(o Options) *Admission {
 	}
 }
 
-// First returns the job as this process admitted it, waiting for an admission in flight. It returns
-// each job once: a second caller may have missed events and must read the log.
+// First returns the job as this process admitted it. It waits if the admission is still in
+// progress. It returns each job only once, because a second caller may have missed events and must
+// read the log.
 func (a *Admission) First(ctx context.Context, n subject.JobName) (joblog.Entry, bool) {
 	return a.firsts.take(ctx, n)
 }

@@ -15,10 +15,14 @@ import (
 // errTooSlow ends an admission that JetStream did not answer in time.
 var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.String())
 
-// Admit accepts a request, or attaches it to the existing job with its ID, and returns the job's
-// current state. A job is accepted once its work item is stored. From then on, Admit fails only
-// with idempotency_key_reused, with acceptance_unknown if another request may have the ID and the
-// log does not say whose job it is, or with internal if an item stored under the ID is unreadable.
+// Admit accepts a request and returns the job's current state. If a job with the request's ID
+// exists, Admit attaches the request to that job instead. A job is accepted once its work item is
+// stored. From then on, Admit fails only with one of these codes:
+//   - idempotency_key_reused
+//   - acceptance_unknown, if another request may have the ID and the log does not say whose job it
+//     is
+//   - internal, if an item stored under the ID is unreadable
+//
 // Every error is an *errcode.Error.
 func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	begin := time.Now()
@@ -32,13 +36,13 @@ func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	return entry, nil
 }
 
-// decideWithin bounds one admission while JetStream does not answer. Requests fail at once when the
+// decideWithin bounds one admission while JetStream does not answer. Requests fail at once if the
 // broker has reported trouble.
 const decideWithin = 8 * time.Second
 
 func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	c, refusal := a.Check(r)
-	if refusal != nil && c.Fingerprint == nil { // cannot have been accepted before
+	if refusal != nil && c.Fingerprint == nil { // the request cannot have been accepted before
 		return joblog.Entry{}, refusal
 	}
 	if err := a.b.Trouble(); err != nil {
@@ -49,7 +53,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	if refusal != nil {
 		return a.unlessAccepted(ctx, r, c, refusal)
 	}
-	if !c.Fresh && !r.First { // their IDs have no log
+	if !c.Fresh && !r.First { // otherwise the ID has no log
 		entry, found, err := a.attach(ctx, r, c)
 		if found || err != nil {
 			return entry, err
@@ -65,8 +69,8 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		return a.unlessAccepted(ctx, r, c, err)
 	}
 	var entry joblog.Entry
-	// The holder of an attached job polls before its first write and would miss a cancel from
-	// before it got the item, so it reads the log.
+	// For an attached job, make the holder read the log instead. It polls before its first write,
+	// so it would miss a cancel that was logged before it got the item.
 	if r.Attached == nil {
 		tell := a.firsts.begin(subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 		defer func() { tell(entry) }()
@@ -81,9 +85,9 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	return entry, err
 }
 
-// reserve takes everything that a new job needs until release is called: a slot of its tenant, and
-// capacity in its route's queue, in the log, in the object store and, for a video, for a dead
-// letter. It refuses the job if one is missing.
+// reserve reserves a slot of the tenant and log capacity for a new job until release is called. It
+// also checks the route's queue, the object store and, for a video, the tenant's dead letters. It
+// refuses the job if any of these is full.
 func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release func(), err error) {
 	releaseSlot := func() {}
 	if r.Attached == nil { // the upstream already has an attached task
@@ -100,7 +104,8 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 		releaseCapacity()
 		releaseSlot()
 	}
-	// Only requests are refused here: results of the tenant's jobs are stored beyond the limit.
+	// The limit applies only to requests. Results of the tenant's jobs are stored even beyond the
+	// limit.
 	if !r.Resolves {
 		if err := a.bodies.CheckRoom(ctx, r.Tenant); err != nil {
 			release()
@@ -116,10 +121,10 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 	return release, nil
 }
 
-// checkCapacity refuses a job before anything is stored: if its route's queue is full, so that one
-// dead route does not fill the work stream, or if the log has no capacity for another job. It
-// reserves that capacity until release is called. The measured item lacks only the reference to a
-// large body, which is not stored yet.
+// checkCapacity refuses a job before anything is stored. It refuses the job if its route's queue is
+// full, so that one failing route cannot fill the work stream. It also refuses the job if the log
+// has no capacity for it, and otherwise reserves that capacity until release is called. The
+// measured item lacks only the reference to a large body, which is not stored yet.
 func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release joblog.Release, err error) {
 	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
 		return nil, full(c.Route.Name, waiting)
@@ -134,11 +139,11 @@ func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (re
 	return release, nil
 }
 
-// logFirst writes the first event from the stored item. If another replica has logged the job or
-// continued it, logFirst returns the job as it is. If the log does not answer, the queue or the
-// consumer that takes the item writes the event later. A job with a fresh ID is then accepted
-// anyway, because its item is stored. Two requests with one ID and different bodies may both be
-// stored, one ready and one in the backlog: only the log decides between them.
+// logFirst writes the first event from the stored item. If another replica has already logged or
+// continued the job, logFirst returns its current state. If the log does not answer, the queue or
+// the consumer that takes the item writes the event later. In that case, a job with a fresh ID is
+// still accepted, because its item is stored. Two requests with the same ID and different bodies
+// may both be stored, one ready and one in the backlog. Only the log decides between them.
 func (a *Admission) logFirst(ctx context.Context, there placed, c Checked) (joblog.Entry, error) {
 	if there.log.Job != nil {
 		return there.log, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// attach looks the job up in the log. If its body differs from the request's, the error is
+// attach looks the job up in the log. If the job's body differs from the request's, it returns
 // idempotency_key_reused.
 func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
 	entry, err = a.log.Probe(ctx, subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
@@ -23,10 +23,11 @@ func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry job
 	return entry, true, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
 }
 
-// unlessAccepted returns refusal unless the request was accepted before. Then it returns the job,
-// whatever time, configuration and queue are now. It reads the work items before the log: an item
-// of a job that is not logged yet counts, and an item is removed only after the log has the job's
-// end. If the items or the log cannot be read, refusing would be a guess.
+// unlessAccepted returns refusal unless the request was accepted earlier. If it was, unlessAccepted
+// returns the job, regardless of the current time, configuration and queue. It reads the work items
+// before the log. A job may have an item but no log yet, and an item is removed only after the log
+// contains the job's end. If the items or the log cannot be read, unlessAccepted does not refuse
+// the request, because that would be a guess.
 func (a *Admission) unlessAccepted(ctx context.Context, r Request, c Checked, refusal error) (joblog.Entry, error) {
 	if c.Fresh {
 		return joblog.Entry{}, refusal

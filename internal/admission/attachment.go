@@ -13,13 +13,13 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Attachment is a video task that an upstream already has, and the known part of the request that
-// made it. Its job is accepted like any other, but not submitted.
+// Attachment describes a video task that an upstream already has, with the known part of the
+// request that created it. Its job is accepted like any other but not submitted.
 type Attachment struct {
 	// Task names the task. Its deadline is set at acceptance.
 	Task *genbusv1.AttachedTask
-	// Route is the route whose consumer polls the task; it speaks the task's protocol. Refusal says
-	// why no such route exists, or what else a new job lacks.
+	// Route is the route whose consumer polls the task. It uses the task's protocol. Refusal
+	// explains why there is no such route, or what else prevents a new job.
 	Route   config.Route
 	Refusal error
 	// Model is the name that the client used.
@@ -27,8 +27,8 @@ type Attachment struct {
 	Asked upstream.Asked
 }
 
-// fingerprint identifies the attached task: another task, or the request itself, under the same ID
-// is another job.
+// fingerprint identifies the attached task. A request with the same ID for another task, or for no
+// attached task, is a different job.
 func (t *Attachment) fingerprint() []byte {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		"attached", t.Task.GetUpstream(), t.Task.GetUpstreamKey(), t.Task.GetUpstreamTaskId(),

@@ -16,14 +16,14 @@ import (
 const (
 	maxRequestID = 255
 	maxLabels    = 16
-	maxLabel     = 128 // bytes of a key or a value
-	maxSize      = 32  // bytes kept of the requested size
+	maxLabel     = 128 // bytes of a key or value
+	maxSize      = 32  // stored bytes of the requested size
 )
 
-// Check validates a request, and finds its ID and route. It stores nothing. Every error is an
-// *errcode.Error. Time and configuration affect the result, so Check may refuse a request that was
-// accepted before. A Checked with a fingerprint names the job that may exist, even if err is not
-// nil.
+// Check validates a request and finds its ID and route. It stores nothing. Every error is an
+// *errcode.Error. The result depends on the time and the configuration, so Check may refuse a
+// request that was accepted earlier. If c has a fingerprint, c.ID names a job that may exist, even
+// if err is not nil.
 func (a *Admission) Check(r Request) (c Checked, err error) {
 	if c.ID, c.Fresh, err = r.id(); err != nil {
 		return c, err
@@ -64,8 +64,9 @@ func (a *Admission) check(r Request, c *Checked) error {
 	return nil
 }
 
-// checkAttached is check for a task that was already submitted and only needs polling, which a
-// draining route does, too. Its body is kept without validation and may be missing.
+// checkAttached is like check but for a task that was already submitted. Such a task only needs
+// polling, so a draining route accepts it too. The body is kept without validation and may be
+// missing.
 func (a *Admission) checkAttached(r Request, c *Checked) error {
 	if v := a.violations(r); len(v) > 0 {
 		return errcode.Invalid(v)
@@ -75,8 +76,8 @@ func (a *Admission) checkAttached(r Request, c *Checked) error {
 	return t.Refusal
 }
 
-// write sets the body for the upstream: the client's own bytes, or the typed request in its route's
-// protocol.
+// write sets the body for the upstream. That is the client's own bytes or the typed request in its
+// route's protocol.
 func (c *Checked) write(r Request) error {
 	d := r.Body
 	c.Body = d.Bytes()
@@ -102,7 +103,8 @@ func (c *Checked) write(r Request) error {
 	return nil
 }
 
-// unwritable reports a typed request that has no JSON form, and the field at fault.
+// unwritable returns the error for a typed request that has no JSON form. The error names the
+// invalid field if it is known.
 func unwritable(err error) error {
 	var field *body.FieldError
 	if errors.As(err, &field) {
@@ -111,8 +113,9 @@ func unwritable(err error) error {
 	return errcode.New(errcode.InvalidRequest, "encode the request as JSON: %w", err)
 }
 
-// Fingerprint returns a hash of the request's body or attached task, to compare requests with the
-// same ID. It is nil if the body is not a JSON object: no accepted request had such a body.
+// Fingerprint returns a hash of the request's body or attached task, which serves to compare
+// requests with the same ID. It returns nil if the body is not a JSON object, because no accepted
+// request had such a body.
 func (r Request) Fingerprint() []byte {
 	if r.Attached != nil {
 		return r.Attached.fingerprint()
@@ -164,7 +167,7 @@ func (a *Admission) violations(r Request) []errcode.Violation {
 		add("retry_of", "must be a job ID")
 	}
 	if !r.ExpiresAt.IsZero() {
-		// Skipped if the clock is wrong: item refuses queued requests for that.
+		// Skip this check if the clock is wrong. In that case, item refuses queued requests.
 		if now, err := a.b.Clock().Now(); err == nil && !r.ExpiresAt.After(now) {
 			add("expires_at", "%s has passed", r.ExpiresAt.UTC().Format(time.RFC3339))
 		}

@@ -17,11 +17,12 @@ import (
 // enqueueTries bounds the attempts to publish an item.
 const enqueueTries = 5
 
-// errNotThere reports that a stream answered "full" for an ID that neither it nor the log has.
+// errNotThere reports that a stream answered "full" for an ID that neither the work streams nor the
+// log have.
 var errNotThere = errors.New("neither the work streams nor the log have the job")
 
-// placed is what exists for an ID: its work item, and when the item was seen in the queue. If the
-// job has ended since, it is the job's log entry.
+// placed holds the work item stored under an ID and the time when the item was seen in the queue.
+// If the job has ended in the meantime, it holds the job's log entry instead.
 type placed struct {
 	item joblog.WorkItem
 	seen time.Time
@@ -44,8 +45,8 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked, item *gen
 	return there, err
 }
 
-// discardBody removes the stored body of an item that no stream has, even after ctx has ended. If
-// that fails, the body stays until the object store's TTL, or until a job with this ID is erased.
+// discardBody removes the stored body of an item that no stream has, even if ctx has ended. If that
+// fails, the body remains until the object store's TTL expires or a job with this ID is erased.
 func (a *Admission) discardBody(ctx context.Context, item *genbusv1.WorkItem) {
 	if item.GetBodyRef() == nil {
 		return
@@ -55,10 +56,10 @@ func (a *Admission) discardBody(ctx context.Context, item *genbusv1.WorkItem) {
 	_ = a.bodies.Delete(ctx, publisher.BodyOf(item.GetBodyRef())) // a leftover body only takes space
 }
 
-// store publishes the item and returns the stored one. ours is true if the stored one is, or may
-// be, this item.
+// store publishes the item and returns the stored item. ours is true if the stored item is, or may
+// be, this one.
 func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved queue.Reservation) (there placed, ours bool, err error) {
-	sent := false // whether the item may be stored without an answer
+	sent := false // whether the item may be stored although no answer arrived
 	for try := 0; ; try++ {
 		begin := time.Now()
 		item, err := reserved.Put(ctx)
@@ -66,9 +67,9 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved qu
 		case err == nil:
 			return placed{item: item, seen: begin}, true, nil
 		case errors.Is(err, broker.ErrFull):
-			// With three nodes, this answer comes as soon as another request's item is proposed,
-			// before a read can see it. So the stream counts as full only after several such
-			// answers.
+			// With three nodes, the broker gives this answer as soon as another request's item is
+			// proposed, even before a read can see that item. The stream therefore counts as full
+			// only after several such answers.
 			there, err := a.stored(ctx, r, c, sent)
 			if !errors.Is(err, errNotThere) {
 				return there, sent, err
@@ -92,7 +93,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved qu
 }
 
 // acceptanceFault returns the error for a failed publish or read. sent means that the item may be
-// stored anyway.
+// stored despite the error.
 func acceptanceFault(id string, sent bool, err error) error {
 	if sent {
 		return errcode.New(errcode.AcceptanceUnknown, "job %s may have been accepted: %s", id, broker.Reason(err)).Because(err).ForJob(id)
@@ -107,16 +108,16 @@ func full(route string, waiting uint64) error {
 	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(fullRetry)
 }
 
-// fullStream reports that the work streams are full, whatever the route.
+// fullStream returns the error for full work streams, which affect every route.
 func fullStream(route string) error {
 	return errcode.New(errcode.QueueFull, "the queue is full for route %s and all others (nats.streams.work); nothing was accepted, try again later", route).
 		WithRetryAfter(fullRetry)
 }
 
 // stored reads the items with the ID after a stream answered "full". That answer means either that
-// the subject already has a message, or that the stream is full; its text differs between one node
-// and three, so stored asks the streams. Of two items it returns the one with our body. The log
-// decides whose job it is.
+// the subject already has a message or that the stream is full. Its text differs between one node
+// and three, so stored asks the streams. If there are two items, it returns the one with this
+// request's body. The log decides whose job it is.
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (there placed, err error) {
 	begin := time.Now()
 	items, err := a.queue.Items.All(ctx, subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
@@ -139,8 +140,8 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool)
 	return there, err
 }
 
-// endedMeanwhile tells a full stream from a job that ended between our publish and our read. It
-// returns the ended job from the log.
+// endedMeanwhile distinguishes a full stream from a job that ended between the publish and the
+// read. It returns the ended job from the log.
 func (a *Admission) endedMeanwhile(ctx context.Context, r Request, c Checked, sent bool) (placed, error) {
 	entry, there, err := a.attach(ctx, r, c)
 	switch {

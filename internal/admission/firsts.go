@@ -8,20 +8,21 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// maxFirsts bounds the entries kept. Later holders read the log.
+// maxFirsts limits the number of entries. If an entry has been dropped, the job's holder reads the
+// log.
 const maxFirsts = 1024
 
-// firsts passes the first events of jobs that this process admits to the holder of the item, which
-// usually runs in the same process and would overtake the write of the event. The holder waits for
-// the event instead of racing its write, and need not read it. The entry may be outdated: the
-// compare-and-set of the holder's next write still decides.
+// firsts passes the first event of each job that this process admits to the holder of its item. The
+// holder usually runs in the same process and could write to the log before that event is written.
+// It waits for the event instead, and then need not read it from the log. The entry may be
+// outdated, but the compare-and-set of the holder's next write still decides.
 type firsts struct {
 	mu    sync.Mutex
 	jobs  map[subject.JobName]*first
 	order []*first // oldest first, including taken ones
 }
 
-// first is the first event of a job. entry is set before known is closed, and zero if the log did
+// first is the first event of a job. entry is set before known is closed. It is zero if the log did
 // not store the event.
 type first struct {
 	name  subject.JobName
@@ -31,8 +32,8 @@ type first struct {
 
 func newFirsts() *firsts { return &firsts{jobs: map[subject.JobName]*first{}} }
 
-// begin registers a job before its item is stored. Call tell when the admission is over, with the
-// job's log entry or a zero one.
+// begin registers a job before its item is stored. When the admission ends, call tell with the
+// job's log entry or a zero entry.
 func (f *firsts) begin(n subject.JobName) (tell func(joblog.Entry)) {
 	one := &first{name: n, known: make(chan struct{})}
 	f.mu.Lock()

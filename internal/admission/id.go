@@ -11,7 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Source identifies a job across repeated requests: a request ID, an inbox message, or nothing.
+// Source identifies a job across repeated requests, for example by a request ID or an inbox
+// message.
 type Source struct {
 	text   string
 	random bool
@@ -21,30 +22,32 @@ type Source struct {
 func ByRequestID(id string) Source { return Source{text: subject.RequestSource(id)} }
 
 // ByInbox returns the source of an inbox message without a request ID. It includes the storage time
-// in nanoseconds, which every delivery carries: all replicas and deliveries then name the same job,
-// and the same sequence in a recreated stream names another. It omits the stream's creation time,
-// because deliveries do not carry it, and a replica with an outdated one would make a second job.
+// in nanoseconds, which every delivery carries. All replicas and deliveries therefore name the same
+// job, but a message with the same sequence in a recreated stream names a different job. It omits
+// the stream's creation time, because deliveries do not carry it. A replica with an outdated
+// creation time would create a second job.
 func ByInbox(stream string, seq uint64, stored time.Time) Source {
 	return Source{text: strings.Join([]string{
 		"inbox", stream, strconv.FormatUint(seq, 10), strconv.FormatInt(stored.UnixNano(), 10),
 	}, "\x00")}
 }
 
-// ByLetterOf returns the source of the job made from an accepted job's dead letters. One job makes
-// one other, however often its dead letters are written or redriven, through any ingress. paid is
-// empty, except for a task that an upstream has in addition to the job's own: each such task gets
-// its own job.
+// ByLetterOf returns the source of the job created from an accepted job's dead letters. There is
+// only one such job, no matter how often the dead letters are written or redriven, or through which
+// ingress. paid is empty unless the upstream has a task in addition to the job's own. Each such
+// task gets its own job.
 func ByLetterOf(job string, accepted time.Time, paid string) Source {
 	return Source{text: strings.Join([]string{"dead", job, strconv.FormatInt(accepted.UnixNano(), 10), paid}, "\x00")}
 }
 
-// ByRetry returns the source of the retry of a job accepted at that time: one job per key.
+// ByRetry returns the source of a retry of the job that was accepted at the given time. Each key
+// creates one job.
 func ByRetry(job string, accepted time.Time, key string) Source {
 	return Source{text: strings.Join([]string{"retry", job, strconv.FormatInt(accepted.UnixNano(), 10), key}, "\x00")}
 }
 
-// ByRejected returns the source of the job made from a request that was never accepted: one inbox
-// message makes one job, however many dead letters it has.
+// ByRejected returns the source of the job created from a request that was never accepted. Each
+// inbox message creates one job, no matter how many dead letters it has.
 func ByRejected(message string) Source {
 	return Source{text: strings.Join([]string{"rejected", message}, "\x00")}
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// item returns the work item to store. Other replicas compare its times with their clocks, so a
-// wrong clock refuses the request. A body that is large, or that its route keeps, is stored first,
-// as a new object, so that no other attempt at the same request removes it. A body that is only
-// kept stays in the item, too, where its holder reads it.
+// item returns the work item to store. Other replicas compare its times with their clocks, so item
+// refuses the request if this replica's clock is wrong. If the body is large or the route keeps
+// requests, item first stores the body. It uses a new object, so that no other attempt at the same
+// request removes it. A body that is not large also stays in the item, where its holder reads it.
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
 	now, err := a.b.Clock().Now()
 	if err != nil {
 		return nil, errcode.New(errcode.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
 	}
 	item := c.Item(ctx, r, now)
-	// The rest of the message is for the item's other fields.
+	// The rest of the message is left for the item's other fields.
 	large := int64(len(c.Body)) > min(int64(a.cfg.Now().Limits.ClaimCheckBytes), a.b.MaxPayload()/4)
 	if keep := c.Route.KeepRequests && len(c.Body) > 0; !large && !keep {
 		return item, nil
@@ -46,7 +46,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	return item, nil
 }
 
-// isUsedUp reports whether an operator must give NATS more storage, or raise the limits of genbus's
+// isUsedUp reports whether an operator must give NATS more storage or raise the limits of genbus's
 // account.
 func isUsedUp(err error) bool {
 	return errors.Is(err, broker.ErrStorage) || errors.Is(err, broker.ErrAccountLimit)
@@ -69,7 +69,7 @@ func (c Checked) Item(ctx context.Context, r Request, now time.Time) *genbusv1.W
 		AcceptedAt: timestamppb.New(now), QueueDeadline: timestamppb.New(now.Add(c.Route.Timeouts.Queue)),
 		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Size: c.Asked.Size, Seconds: c.Asked.Seconds,
 	}
-	if r.Attached != nil { // it waits for no submission
+	if r.Attached != nil { // it does not wait for a submission
 		item.Attached, item.QueueDeadline = r.Attached.until(now.Add(c.Route.Timeouts.Deadline)), nil
 	}
 	if archive := c.archives(r); archive {
@@ -81,7 +81,7 @@ func (c Checked) Item(ctx context.Context, r Request, now time.Time) *genbusv1.W
 	return item
 }
 
-// archives reports whether to archive the result: as the request says, otherwise as the route says.
+// archives reports whether to archive the result. The request's setting overrides the route's.
 func (c Checked) archives(r Request) bool {
 	if r.Kind != subject.Video {
 		return false

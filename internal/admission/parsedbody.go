@@ -11,15 +11,15 @@ import (
 
 // parsedBody is the content of a body that can be read without its route.
 type parsedBody struct {
-	// protocol is the protocol of a video's body; nil for chats.
+	// protocol is the protocol of a video's body. It is nil for chats.
 	protocol   *upstream.Protocol
 	model      string
-	head       body.Head // of a chat
+	head       body.Head // set only for chats
 	violations []errcode.Violation
 }
 
-// readBody finds the protocol of a body: the one that the caller names, the default for a typed
-// request, otherwise the one that the model's route speaks.
+// readBody parses a body. For a video it uses the default protocol for a typed request, the
+// protocol that the caller names, or otherwise the protocol of the model's route.
 func (a *Admission) readBody(r Request) parsedBody {
 	d := r.Body
 	if r.Kind == subject.Chat {
@@ -39,8 +39,9 @@ func readVideo(p upstream.Protocol, d body.Document) parsedBody {
 	return parsedBody{protocol: &p, model: d.Text(p.Bodies.ModelMember()), violations: p.Bodies.Check(d)}
 }
 
-// guess tries the protocols in turn. Each names the model in its own member; the protocol fits if
-// that model's route speaks it. If none fits, guess returns the first that names a model.
+// guess tries each protocol in turn. Every protocol has its own member for the model. A protocol
+// fits if the route of the model in that member uses it. If none fits, guess uses the first
+// protocol whose member is set.
 func (a *Admission) guess(d body.Document) parsedBody {
 	all := registry.All()
 	first := all[0]
@@ -60,8 +61,8 @@ func (a *Admission) guess(d body.Document) parsedBody {
 	return readVideo(first, d)
 }
 
-// route finds the model's route. It refuses a body in another protocol than the route's, where the
-// body would mean something else.
+// route finds the model's route. It refuses a body that is not in the route's protocol, because the
+// body would have a different meaning there.
 func (a *Admission) route(r Request, f parsedBody, c *Checked) error {
 	cfg := a.cfg.Now()
 	route, ok := cfg.Route(string(r.Kind), c.Model)
@@ -79,7 +80,8 @@ func (a *Admission) route(r Request, f parsedBody, c *Checked) error {
 	return nil
 }
 
-// modelNotFound mentions if a route of the other kind serves the model.
+// modelNotFound returns the error for an unknown model. The error mentions if a route of the other
+// kind serves the model.
 func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 	other, but := config.KindVideo, ""
 	if kind == subject.Video {
@@ -91,7 +93,7 @@ func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 	return errcode.New(errcode.ModelNotFound, "no %s route serves the model %q%s; see GET /v1/models", kind, errcode.Clip(model, 128), but)
 }
 
-// wrongProtocol names the correct path.
+// wrongProtocol returns an error that names the correct path.
 func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string) error {
 	where := ""
 	if p, ok := registry.Find(route.Protocol); ok {

@@ -8,12 +8,12 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// pausedRetry is the Retry-After of a paused route, whose end is unknown.
+// pausedRetry is the Retry-After for a paused route. It is unknown when the pause ends.
 const pausedRetry = 10 * time.Second
 
-// Running refuses a job that cannot wait, with route_paused, while an operator has paused its
-// route. The known state is up to 1 s old. While JetStream is away, the last known state applies,
-// or else the route counts as running.
+// Running returns route_paused if an operator has paused the route. It is for jobs that cannot wait
+// in the queue. The state may be up to 1 s old. While JetStream is unavailable, the last known
+// state applies. If no state is known, the route counts as running.
 func (a *Admission) Running(ctx context.Context, kind subject.Kind, route string) error {
 	if !a.queue.Route(kind, route).Paused(ctx) {
 		return nil

@@ -19,44 +19,45 @@ type Request struct {
 	RequestID string
 	// Body is the upstream's JSON as the client sent it.
 	Body body.Document
-	// Typed is a typed video request, or nil. Body is then its JSON in the default protocol; the
-	// upstream gets it in its route's protocol.
+	// Typed is a typed video request, or nil. Body is then its JSON in the default protocol. The
+	// upstream receives it in its route's protocol.
 	Typed     *genbusv1.VideoGeneration
 	Labels    map[string]string
-	ExpiresAt time.Time // zero: none
+	ExpiresAt time.Time // zero means no expiry
 	RetryOf   string
 	// Protocol is the protocol that the caller expects of the route, or empty.
 	Protocol string
 	Archive  *bool
-	// Source identifies a request without a request ID: its message in the inbox, or the dead
-	// letter that it was made from. Nil without either.
+	// Source identifies a request without a request ID by its message in the inbox or by the dead
+	// letter that it was created from. It is nil if there is neither.
 	Source *Source
-	// First is true for the first delivery of an inbox message whose ID comes from the message:
-	// presumably no log has the ID. If one does, the write of the first event finds the job.
+	// First is true for the first delivery of an inbox message whose ID comes from the message. The
+	// log presumably does not have this ID. If it does, the write of the first event finds the job.
 	First bool
-	// Attached makes the job poll a task that an upstream already has; nil for a job to submit.
+	// Attached makes the job poll a task that an upstream already has. It is nil for a job to
+	// submit.
 	Attached *Attachment
-	// Resolves is true for a request that resolves a dead letter: it is accepted even if its tenant
-	// has reached its limit of dead letters.
+	// Resolves is true for a request that resolves a dead letter. Such a request is accepted even
+	// if its tenant has reached its limit for dead letters or stored bodies.
 	Resolves bool
 	// Ingress is how the request arrived, for metrics.
 	Ingress telemetry.Ingress
 }
 
-// Checked is a validated request with everything found on the way. Inline chats continue from here
-// without being enqueued.
+// Checked is a validated request with the results of its validation. Inline chats use it without
+// being enqueued.
 type Checked struct {
 	ID    string
 	Route config.Route
 	Model string
-	// Stream is the body's stream member, and StreamSet whether the body has one.
+	// Stream is the body's stream member. StreamSet reports whether the body has one.
 	Stream, StreamSet bool
 	// Body is the body for the upstream, apart from the model's name.
 	Body []byte
-	// Asked has the properties of the video that the body asks for, kept in the task.
+	// Asked holds the properties of the video that the body requests. They are stored in the task.
 	Asked upstream.Asked
-	// Fingerprint is the hash of the client's body, to compare requests with the same ID. A fresh
-	// request has none.
+	// Fingerprint is the hash of the client's body, which serves to compare requests with the same
+	// ID. A fresh request has none.
 	Fingerprint []byte
 	// Fresh is true if nothing identifies the request, so that its ID is new.
 	Fresh bool

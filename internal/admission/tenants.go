@@ -21,15 +21,16 @@ func newTenants(o quota.Options, metrics *telemetry.Metrics) *Tenants {
 	return &Tenants{quota: quota.New(o), refusals: quota.NewRefusals(), metrics: metrics}
 }
 
-// Request counts a request of a tenant. Above the rate limit it returns rate_limited.
+// Request counts a request of a tenant. It returns rate_limited if the tenant exceeds its rate
+// limit.
 func (t *Tenants) Request(tenant string) error {
 	err := t.quota.Request(tenant)
 	t.countRefused(tenant, err)
 	return err
 }
 
-// CheckRateLimit is Request for requests over NATS, where no server counts refusals. The tenant
-// comes from the subject. Admit refuses an illegal one.
+// CheckRateLimit is like Request but for requests over NATS, where no server counts refusals. The
+// tenant comes from the subject. CheckRateLimit ignores an illegal tenant, which Admit refuses.
 func (t *Tenants) CheckRateLimit(r Request) error {
 	legal := subject.CheckToken(r.Tenant) == nil
 	if !legal {
@@ -43,8 +44,8 @@ func (t *Tenants) CheckRateLimit(r Request) error {
 	return err
 }
 
-// Acquire takes a slot of the tenant, for a chat that is not enqueued, until release is called. If
-// none is left, it returns tenant_full.
+// Acquire takes a slot of the tenant for a chat that is not enqueued. The slot stays taken until
+// release is called. If no slot is left, Acquire returns tenant_full.
 func (t *Tenants) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	release, err = t.quota.Acquire(ctx, tenant)
 	t.countRefused(tenant, err)
@@ -62,6 +63,6 @@ func (t *Tenants) countRefused(tenant string, err error) {
 	}
 }
 
-// Refusals returns the tenants that this replica refused most in the last hour because of their
-// limits, at most n.
+// Refusals returns up to n tenants that this replica refused most often in the last hour because of
+// their limits.
 func (t *Tenants) Refusals(n int) []quota.Refused { return t.refusals.LastHour(n, time.Now()) }

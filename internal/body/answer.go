@@ -9,17 +9,17 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Every answer below is valid JSON: invalid UTF-8 is replaced, and values that JSON cannot
+// Every answer below is valid JSON. Invalid UTF-8 is replaced, and values that JSON cannot
 // represent are omitted. Times are Unix seconds.
 
-// VideoCreatedJSON returns the answer of POST /v1/video/generations.
+// VideoCreatedJSON returns the answer to POST /v1/video/generations.
 func VideoCreatedJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
 	w.videoHead(v).close(nil)
 	return w.buf
 }
 
-// VideoTaskJSON returns the answer of GET /v1/video/generations/{task_id}. url and format describe
+// VideoTaskJSON returns the answer to GET /v1/video/generations/{task_id}. url and format describe
 // the first video. error is absent unless the task has one.
 func VideoTaskJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
@@ -76,9 +76,9 @@ func (w *writer) errorAnswer(e *genbusv1.TaskError) {
 	o.close(nil)
 }
 
-// ChatJSON returns the answer of GET for a chat by its ID, and of a POST with respond-async. It
-// includes reply, the upstream's JSON, byte for byte. reply is empty before the chat ends or if
-// reply_ref refers to it.
+// ChatJSON returns the answer to a GET for a chat by ID, and to a POST with respond-async. It
+// includes reply, the upstream's JSON, byte for byte. reply is empty if the chat has not ended or
+// reply_ref refers to the reply.
 func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	var w writer
 	o := w.open()
@@ -101,7 +101,7 @@ func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	return w.buf
 }
 
-// ModelListJSON returns the answer of GET /v1/models.
+// ModelListJSON returns the answer to GET /v1/models.
 func ModelListJSON(models []*genbusv1.Model) []byte {
 	var w writer
 	o := w.open()
@@ -111,7 +111,7 @@ func ModelListJSON(models []*genbusv1.Model) []byte {
 	return w.buf
 }
 
-// ModelJSON returns the answer of GET /v1/models/{model}.
+// ModelJSON returns the answer to GET /v1/models/{model}.
 func ModelJSON(model *genbusv1.Model) []byte {
 	var w writer
 	w.model(model)

@@ -1,13 +1,13 @@
-// Package body converts requests to the upstream's JSON and the JSON of replies to typed messages,
-// without losing anything either way.
+// Package body converts requests to JSON for the upstream, and the JSON of replies to typed
+// messages, without loss in either direction.
 //
 // Inside genbus the canonical form of a request is the JSON that the client sent. Two rules hold
 // everywhere:
 //
 //   - Anything that a typed field cannot express (an unknown member, an explicit null, a value of
 //     another type, an empty string or list) is kept as written in extra_json at its level.
-//   - A typed field is written unless it is absent or, if it cannot be absent, empty. Exception:
-//     index, choices and logprob are always written, because clients expect their zero values.
+//   - A typed field is omitted if it is absent, or if it has no presence and is empty. But index,
+//     choices and logprob are always written, because clients expect their zero values.
 package body
 
 import (
@@ -22,18 +22,18 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Limits of one body. Its size is limited by the tenant's configuration, at admission.
+// Limits of one body. The size of a body is limited at admission, by the tenant's configuration.
 const (
 	// MaxDepth is the maximum nesting depth of objects and arrays.
 	MaxDepth = 200
 	// MaxValues is the maximum number of values in a request: members and elements at all levels.
-	// Checking for duplicate names costs about 100 bytes and a microsecond for each.
+	// Checking for duplicate names costs about 100 bytes and a microsecond per value.
 	MaxValues = 250_000
 )
 
-// Violation describes a problem with a field of a request: the field's path, such as
-// "messages[3].role" (empty for the whole body), and what would be valid, but never the field's
-// value.
+// Violation describes a problem with a field of a request. It holds the field's path, such as
+// "messages[3].role" (empty for the whole body), and describes what would be valid. It never
+// contains the field's value.
 type Violation = errcode.Violation
 
 // FieldError is a Violation as an error.
@@ -73,8 +73,8 @@ var (
 
 func limitf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
-// Fault converts an error about a whole body: InvalidRequest if it exceeds a limit, InvalidJSON if
-// it is not one JSON object.
+// Fault converts an error about a whole body. The result is InvalidRequest if the body exceeds a
+// limit, and InvalidJSON if it is not one JSON object.
 func Fault(err error) *errcode.Error {
 	if e, ok := errors.AsType[*FieldError](err); ok && e.Limit {
 		return errcode.New(errcode.InvalidRequest, "%w", err)
@@ -82,23 +82,23 @@ func Fault(err error) *errcode.Error {
 	return errcode.New(errcode.InvalidJSON, "%w", err)
 }
 
-// strictness says what JSON must fulfil beyond its grammar.
+// strictness describes the requirements on JSON beyond its grammar.
 type strictness int
 
 const (
-	// strict is for requests: valid UTF-8 and no duplicate names in an object.
+	// strict is for requests. It requires valid UTF-8 and no duplicate names in an object.
 	strict strictness = iota
 	// lenient is for replies, which genbus cannot refuse.
 	lenient
 )
 
 var (
-	strictOptions  = jsontext.AllowInvalidUTF8(true) // allows "\ud83d" alone; the bytes are checked separately
+	strictOptions  = jsontext.AllowInvalidUTF8(true) // allows a lone "\ud83d"; the bytes are checked separately
 	lenientOptions = []jsontext.Options{jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)}
 )
 
-// checkRequest is checkObject for a client's JSON. It counts the values first, because checking too
-// many of them for duplicate names would cost the memory that the limit protects.
+// checkRequest is like checkObject but is for a client's JSON. It counts the values first, because
+// checking too many of them for duplicate names would use the memory that the limit protects.
 func checkRequest(raw []byte) error {
 	if tooMany(raw) {
 		return errTooMany
@@ -159,8 +159,8 @@ func syntaxError(raw []byte, how strictness) error {
 	}
 }
 
-// offset returns where the decoder met err. The error's own text may quote the body and must not be
-// used.
+// offset returns where the decoder found err. The error's own text may quote the body and must not
+// be used.
 func offset(err error, dec *jsontext.Decoder) int64 {
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
@@ -191,8 +191,8 @@ func tooMany(raw []byte) bool {
 
 func brackets(raw []byte) int { return bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")) }
 
-// measure returns the number of values in a JSON text, including itself, and their depth. For
-// invalid JSON the numbers are arbitrary.
+// measure returns the number of values in a JSON text, including the outermost one, and the nesting
+// depth. For invalid JSON, the results are arbitrary.
 func measure(raw []byte) (values, depth int) {
 	values = 1
 	open, last := 0, byte(0)

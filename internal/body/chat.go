@@ -4,8 +4,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Chat returns the upstream's JSON for a request: raw_json byte for byte, or the typed body as
-// JSON. It checks that the result is one JSON object; CheckChat checks its members. Errors are
+// Chat returns the JSON to send upstream for a request: raw_json byte for byte, or the typed body
+// as JSON. It checks that the result is one JSON object; CheckChat checks its members. Errors are
 // *FieldError.
 func Chat(req *genbusv1.ChatRequest) (Document, error) {
 	switch b := req.GetBody().(type) {

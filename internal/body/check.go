@@ -13,7 +13,7 @@ var chatRules = []Rule{
 }
 
 // CheckChat returns the violations in the body of a chat request, or nil. It checks the members
-// that the interface document defines. Checks that depend on the model are left to the upstream.
+// that the API documentation defines. Checks that depend on the model are left to the upstream.
 func (d Document) CheckChat() []Violation { return d.Check(chatRules) }
 
 func isBoolean(value []byte) string {
@@ -31,7 +31,7 @@ type checker struct {
 
 func (k *checker) full() bool { return len(k.violations) >= maxViolations }
 
-// add adds a violation of a member of the value, or of the value itself if field is "".
+// add adds a violation for a member of the value, or for the value itself if field is "".
 func (k *checker) add(field, description string) {
 	if !k.full() {
 		k.violations = append(k.violations, Violation{Field: k.at.to(field), Description: description})
@@ -44,7 +44,7 @@ func (k *checker) in(name string, value []byte, check func(*checker, []byte)) {
 	k.at = k.at[:len(k.at)-1]
 }
 
-// need reports whether the value is of this kind, and adds a violation otherwise.
+// need reports whether the value is of this kind. If not, it adds a violation.
 func (k *checker) need(value []byte, kind byte, wanted string) bool {
 	if value[0] == kind {
 		return true

@@ -4,7 +4,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// ParseCompletion reads a reply from an upstream. It accepts any JSON object, and returns a
+// ParseCompletion parses a reply from an upstream. It accepts any JSON object, and returns a
 // *FieldError for anything else.
 func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 	if err := checkObject(raw, lenient); err != nil {
@@ -15,7 +15,7 @@ func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 	return m, nil
 }
 
-// ParseChunk reads one block of a streamed reply, like ParseCompletion.
+// ParseChunk is like ParseCompletion but parses one block of a streamed reply.
 func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 	if err := checkObject(raw, lenient); err != nil {
 		return nil, fieldErrorOf("chunk", err)
@@ -25,8 +25,8 @@ func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 	return m, nil
 }
 
-// ChunkJSON writes one block of a streamed reply. It inverts ParseChunk for objects without
-// duplicate names.
+// ChunkJSON returns one block of a streamed reply as JSON. It is the inverse of ParseChunk for
+// objects without duplicate names.
 func ChunkJSON(m *genbusv1.ChatCompletionChunk) ([]byte, error) {
 	w := writer{how: lenient, path: path{{"chunk", single}}}
 	w.chunk(m)

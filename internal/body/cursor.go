@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// cursor reads valid JSON into typed fields. Its methods do not move it if they return false.
+// cursor reads valid JSON into typed fields. A method that returns false does not move the cursor.
 type cursor struct{ Cursor }
 
 func newCursor(text []byte) *cursor { return &cursor{Cursor{Text: text}} }

@@ -12,8 +12,8 @@ import (
 type Document struct {
 	text []byte
 	err  *FieldError
-	// trusted is true for a text that was accepted before. Members that are added for an upstream
-	// may exceed MaxValues.
+	// trusted is true for a text that was accepted earlier. Members added for an upstream may make
+	// such a text exceed MaxValues.
 	trusted bool
 }
 
@@ -27,10 +27,10 @@ func parse(field string, text []byte) Document {
 	return Document{text: text}
 }
 
-// Trusted returns the document of a text without checking it. It is for text that genbus checked
-// earlier, such as the stored body of a job or an object inside another document. Use it to read
-// and edit members, but not for Head, Fingerprint or rules. Invalid text does not panic: such a
-// document yields the members that can be found and cannot be edited.
+// Trusted returns the document of a text without checking it. It is meant for text that genbus
+// checked earlier, such as the stored body of a job or an object inside another document. Use it to
+// read and edit members, but not for Head, Fingerprint or rules. Invalid text causes no panic. Such
+// a document yields the members that can be found, but it cannot be edited.
 func Trusted(text []byte) Document { return Document{text: text, trusted: true} }
 
 // Err returns a *FieldError if the document is not one JSON object within the limits.
@@ -71,7 +71,7 @@ func (d Document) Members() iter.Seq2[string, []byte] {
 // Member returns the JSON text of a top-level member, or nil if there is none.
 func (d Document) Member(name string) []byte { return FindMember(d.object(), name) }
 
-// Text returns the value of a top-level string member, and "" for anything else.
+// Text returns the value of a top-level string member, or "" for anything else.
 func (d Document) Text(name string) string { return Text(d.Member(name)) }
 
 // Number returns a top-level member that is a number, or a string that holds one, as written. It
@@ -79,8 +79,8 @@ func (d Document) Text(name string) string { return Text(d.Member(name)) }
 func (d Document) Number(name string) string { return numberText(d.Member(name)) }
 
 // With returns the document with a top-level member set to value, which must be valid JSON. It
-// replaces the member in place or else appends it. All other bytes stay the same. Err reports if
-// the document cannot hold the member.
+// replaces an existing member in place and appends a new one. All other bytes stay the same. If the
+// document cannot hold the member, Err reports that.
 func (d Document) With(name string, value []byte) Document {
 	if d.Err() != nil {
 		return d
@@ -101,7 +101,7 @@ func (d Document) With(name string, value []byte) Document {
 	return d
 }
 
-// WithText is With for a string, which must be valid UTF-8.
+// WithText is like With but sets a string, which must be valid UTF-8.
 func (d Document) WithText(name, text string) Document {
 	quoted, err := jsontext.AppendQuote(nil, text)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// EventJSON writes a *VideoTaskEvent, *ChatEvent, *ChatChunk or *UsageEvent as one line of JSON.
-// Any other message is an error. Names are the names of the Protobuf fields; times are RFC 3339; a
-// status is its lower-case word; numbers are JSON numbers; bytes are Base64. JSON held in bytes is
-// inlined: metadata_json as metadata, reply_json as reply, blocks as an array of values, extra_json
-// as members. Empty fields, the execution and values that JSON cannot represent are omitted, so
-// that no event is lost because of one field.
+// EventJSON returns a *VideoTaskEvent, *ChatEvent, *ChatChunk or *UsageEvent as one line of JSON.
+// Any other message is an error. Members have the names of the Protobuf fields. Times are in RFC
+// 3339, a status is its lower-case word, numbers are JSON numbers, and bytes are Base64. JSON in a
+// bytes field is inlined: metadata_json as metadata, reply_json as reply, blocks as an array of
+// values, extra_json as members. Empty fields and the execution are omitted. Values that JSON
+// cannot represent are omitted too, so that no event is lost because of one field.
 func EventJSON(event proto.Message) ([]byte, error) {
 	w := writer{buf: make([]byte, 0, 1024), names: make([]string, 0, 32)} // enough for most events
 	switch e := event.(type) {
@@ -35,8 +35,8 @@ func EventJSON(event proto.Message) ([]byte, error) {
 	return oneLine(w.buf), nil
 }
 
-// oneLine replaces line breaks by spaces. Valid JSON has them only between tokens, and only inlined
-// JSON brings any.
+// oneLine replaces line breaks with spaces. Valid JSON has line breaks only between tokens. Here
+// they can only come from inlined JSON.
 func oneLine(text []byte) []byte {
 	for i, b := range text {
 		if b == '\n' || b == '\r' {

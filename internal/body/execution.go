@@ -6,8 +6,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// WithoutExecution removes genbus's internal execution state from an answer, which no HTTP answer
-// may contain. It modifies the message.
+// WithoutExecution removes genbus's internal execution state, which no HTTP answer may contain,
+// from a message. It modifies the message.
 func WithoutExecution(m proto.Message) proto.Message {
 	switch m := m.(type) {
 	case interface{ GetTask() *genbusv1.VideoTask }:

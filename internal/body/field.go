@@ -9,7 +9,7 @@ import (
 // The functions below read the next value into a typed field. If the field cannot express the
 // value, they return false and change neither the cursor nor the field.
 
-// text reads a string into a field that cannot be absent, and therefore cannot express "".
+// text reads a string into a field without presence, which cannot express "".
 func (c *cursor) text(dst *string) bool {
 	if c.Peek() != '"' || c.Text[c.At+1] == '"' {
 		return false
@@ -27,7 +27,7 @@ func (c *cursor) optText(dst **string) bool {
 	return true
 }
 
-// wordOf is textOf, but does not allocate for words that every block of a stream repeats.
+// wordOf is like textOf but does not allocate for words that every block of a stream repeats.
 func wordOf(quoted []byte) string {
 	switch string(quoted) {
 	case `"chat.completion.chunk"`:
@@ -69,7 +69,8 @@ func (c *cursor) integer() (int64, bool) {
 func isNumber(kind byte) bool { return kind == '-' || kind >= '0' && kind <= '9' }
 
 func parseInteger(text []byte) (int64, bool) {
-	// These conversions do not allocate: ParseInt and ParseFloat keep no reference to the string.
+	// These conversions do not allocate, because ParseInt and ParseFloat keep no reference to the
+	// string.
 	if v, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 		return v, true
 	}
@@ -84,7 +85,7 @@ func parseInteger(text []byte) (int64, bool) {
 	return int64(f), true
 }
 
-// int64 reads into a field that cannot be absent, and therefore cannot express 0.
+// int64 reads into a field without presence, which cannot express 0.
 func (c *cursor) int64(dst *int64) bool {
 	start := c.At
 	v, ok := c.integer()
@@ -125,7 +126,7 @@ func (c *cursor) optInt32(dst **int32) bool {
 	return ok
 }
 
-// nearest reads the double nearest to a number. It fails for a number beyond their range.
+// nearest reads the double nearest to a number. It fails for a number beyond the range of a double.
 func (c *cursor) nearest(dst *float64) bool {
 	if !isNumber(c.Peek()) {
 		return false
@@ -207,7 +208,7 @@ func many[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
 	return true
 }
 
-// some is many for a non-empty list.
+// some is like many but requires a non-empty list.
 func some[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
 	start := c.At
 	var list []*T

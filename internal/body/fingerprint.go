@@ -92,9 +92,9 @@ func (f *canonical) sort(members []member) {
 	}
 }
 
-// string writes a string with the shortest escapes, as jsontext does. Exception: half a surrogate
-// pair stays an escape. jsontext would write U+FFFD, and two different requests would get the same
-// fingerprint.
+// string writes a string with the shortest escapes, as jsontext does, except that half a surrogate
+// pair stays an escape. jsontext would write U+FFFD instead, and two different requests could get
+// the same fingerprint.
 func (f *canonical) string(quoted []byte) {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		f.out = append(f.out, quoted...)
@@ -112,8 +112,8 @@ func (f *canonical) string(quoted []byte) {
 	f.out = append(append(f.out, rest...), '"')
 }
 
-// requote writes nothing and returns false if quoted is not a string or contains half a surrogate
-// pair.
+// requote writes a string with the shortest escapes. If quoted is not a string or contains half a
+// surrogate pair, it writes nothing and returns false.
 func (f *canonical) requote(quoted []byte) bool {
 	text, err := jsontext.AppendUnquote(f.text[:0], quoted)
 	if f.text = text; err != nil {
@@ -124,7 +124,7 @@ func (f *canonical) requote(quoted []byte) bool {
 }
 
 // escape writes the escape at the start of rest and returns how many bytes it read. It prefers the
-// longest valid escape, and otherwise writes half a surrogate pair.
+// longest valid escape. If there is none, it writes half a surrogate pair.
 func (f *canonical) escape(rest []byte) int {
 	from := len(f.out)
 	for _, n := range []int{len(`\ud83d\ude00`), len(`\u0041`), len(`\n`)} {

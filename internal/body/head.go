@@ -2,7 +2,8 @@ package body
 
 // Head holds the members of a request's body that routing needs.
 type Head struct {
-	// Model is the model's ID from the client; empty if it is missing or not a string.
+	// Model is the model ID that the client sent. It is empty if the member is missing or not a
+	// string.
 	Model string
 	// Stream is the value of stream.
 	Stream bool
@@ -22,7 +23,7 @@ func (d Document) Head() Head {
 	return h
 }
 
-// read reads the value if it knows the member.
+// read reads the value if Head needs the member.
 func (h *Head) read(c *cursor, name []byte) {
 	switch string(name) {
 	case "model":

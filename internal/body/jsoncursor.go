@@ -8,10 +8,10 @@ import (
 )
 
 // Cursor is a position in a JSON text. It finds single members and elements without decoding or
-// copying the text; go-json-experiment decodes whole values. It checks only the structure that it
-// passes: skipped values are delimited but not validated. After the first fault Bad is true and
-// every method finds nothing, so the cursor stays inside its text, whatever that contains. A copy
-// of a cursor moves independently.
+// copying the text, whereas go-json-experiment decodes whole values. It checks only the structure
+// that it passes. It finds the end of a skipped value but does not validate the value. After the
+// first fault, Bad is true and every method finds nothing, so the cursor never leaves its text,
+// whatever the text contains. A copy of a cursor moves independently.
 type Cursor struct {
 	Text []byte
 	At   int
@@ -21,11 +21,11 @@ type Cursor struct {
 // NewCursor returns a cursor at the beginning of text.
 func NewCursor(text []byte) *Cursor { return &Cursor{Text: text} }
 
-// Fail marks the text as invalid for the caller.
+// Fail marks the text as invalid, for callers that find a fault themselves.
 func (c *Cursor) Fail() { c.Bad, c.At = true, len(c.Text) }
 
-// Peek skips white space and returns the next byte, 0 at the end. In valid JSON the byte tells the
-// kind of the next value.
+// Peek skips white space and returns the next byte, or 0 at the end. In valid JSON, the byte
+// identifies the kind of the next value.
 func (c *Cursor) Peek() byte {
 	for ; c.At < len(c.Text); c.At++ {
 		switch b := c.Text[c.At]; b {
@@ -40,7 +40,7 @@ func (c *Cursor) Peek() byte {
 // AtEnd reports whether only white space is left.
 func (c *Cursor) AtEnd() bool { return c.Peek() == 0 && !c.Bad && c.At == len(c.Text) }
 
-// Value reads the next value and returns its text, nil after a fault.
+// Value reads the next value and returns its text, or nil after a fault.
 func (c *Cursor) Value() []byte {
 	c.Peek()
 	from := c.At
@@ -83,7 +83,8 @@ func (c *Cursor) SkipString() {
 	}
 }
 
-// escaped reports whether a byte after b is escaped: b ends in an odd number of backslashes.
+// escaped reports whether a byte after b is escaped, which is the case if b ends in an odd number
+// of backslashes.
 func escaped(b []byte) bool {
 	n := 0
 	for n < len(b) && b[len(b)-1-n] == '\\' {
@@ -130,9 +131,9 @@ func (c *Cursor) skipLiteral() {
 	}
 }
 
-// Members yields the quoted name of each member of the next value, an object. In the loop, the
-// cursor is before the member's value; Members skips the value if the loop does not read it. A loop
-// that breaks leaves the cursor at its current position.
+// Members yields the quoted name of each member of the next value, which must be an object. In the
+// loop, the cursor is before the member's value. Members skips the value if the loop does not read
+// it. After a break, the cursor stays where it is.
 func (c *Cursor) Members() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for more := c.enter('{', '}'); more; more = c.next('}') {
@@ -157,8 +158,8 @@ func (c *Cursor) Members() iter.Seq[[]byte] {
 	}
 }
 
-// Elements yields the index of each element of the next value, an array. It moves the cursor like
-// Members.
+// Elements yields the index of each element of the next value, which must be an array. It moves the
+// cursor like Members.
 func (c *Cursor) Elements() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		n := 0
@@ -220,7 +221,7 @@ func MemberName(quoted []byte) []byte {
 // Unquote returns a copy of the text of a JSON string. Invalid Unicode (half a surrogate pair, a
 // stray byte) becomes U+FFFD.
 func Unquote(quoted []byte) []byte {
-	// The error only says that something was replaced.
+	// The error only reports that something was replaced.
 	text, _ := jsontext.AppendUnquote(nil, quoted)
 	return text
 }

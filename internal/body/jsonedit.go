@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// FindMember returns the text of an object's member, the last one if the name is repeated. It
-// returns nil if the member is missing or object is not an object.
+// FindMember returns the JSON text of an object's member. If the name is repeated, it returns the
+// last one. It returns nil if the member is missing or object is not a JSON object.
 func FindMember(object []byte, name string) []byte {
 	if at := find(object, name); at.found {
 		return object[at.from:at.to:at.to]
@@ -15,9 +15,9 @@ func FindMember(object []byte, name string) []byte {
 	return nil
 }
 
-// SetMember returns a copy of object with a member set to value, a JSON text. It replaces the
-// member in place or else appends it. All other bytes stay the same. If nothing changes it returns
-// object itself, also with ok false if that is not a JSON object.
+// SetMember returns a copy of object with a member set to value, a JSON text. It replaces an
+// existing member in place and appends a new one. All other bytes stay the same. If nothing
+// changes, it returns object itself. ok is false if object is not a JSON object.
 func SetMember(object []byte, name string, value []byte) (out []byte, ok bool) {
 	at := find(object, name)
 	switch {

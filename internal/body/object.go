@@ -71,9 +71,9 @@ func (o *Object) Merge(d Document) {
 	}
 }
 
-// Add checks a JSON object and merges it. None of its members may be set yet. field is the object's
-// path in the request, for the error, which is a *FieldError; after an error o is unchanged. An
-// empty text adds nothing.
+// Add checks a JSON object and merges it. None of its members may be set already. An empty text
+// adds nothing. field is the object's path in the request. Errors are *FieldError and leave o
+// unchanged.
 func (o *Object) Add(field string, object []byte) error {
 	if len(object) == 0 {
 		return nil
@@ -105,7 +105,7 @@ func shortened(name string) string {
 func (o *Object) Drop(name string) {
 	if i := o.place(name); i >= 0 {
 		o.names, o.values = slices.Delete(o.names, i, i+1), slices.Delete(o.values, i, i+1)
-		o.places = nil // the members behind it have moved
+		o.places = nil // the members after it have moved
 	}
 }
 

@@ -5,7 +5,8 @@ import "strconv"
 // single is the index in a step to a field that is not a list.
 const single = -1
 
-// step is a field on the path to a value, with the index into it or single.
+// step is a field on the path to a value, with an index if the field is a list, and single
+// otherwise.
 type step struct {
 	name  string
 	index int
@@ -13,7 +14,7 @@ type step struct {
 
 type path []step
 
-// to returns the path to a field, such as "chat.messages[2].role". An empty field means the end of
+// to returns the path to a field, such as "chat.messages[2].role". If field is empty, it returns
 // the path itself.
 func (p path) to(field string) string {
 	var b []byte

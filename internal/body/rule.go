@@ -24,7 +24,7 @@ type Rule struct {
 	Required bool
 	// Wrong describes the problem with the member's JSON text, or returns "".
 	Wrong func(value []byte) string
-	// parts replaces Wrong for members whose parts are checked.
+	// parts replaces Wrong for members whose parts are checked one by one.
 	parts func(k *checker, value []byte)
 }
 
@@ -53,8 +53,8 @@ func (d Document) Check(rules []Rule) []Violation {
 	return k.violations
 }
 
-// IsModel requires a model ID: a string of 1 to 256 bytes without control characters. Like all
-// checks below, it describes the problem or returns "".
+// IsModel requires a model ID: a string of 1 to 256 bytes without control characters. Like the
+// other checks below, it returns a description of the problem, or "".
 func IsModel(value []byte) string {
 	if wrong := IsText(value); wrong != "" {
 		return wrong

@@ -4,7 +4,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// ParseUsage reads an upstream's usage object. It returns nil if raw is not a JSON object.
+// ParseUsage parses an upstream's usage object. It returns nil if raw is not a JSON object.
 func ParseUsage(raw []byte) *genbusv1.Usage {
 	if checkObject(raw, lenient) != nil {
 		return nil

@@ -4,8 +4,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Video returns the upstream's JSON for a request: raw_json byte for byte, or the typed body as
-// JSON. It checks that the result is one JSON object; the route's protocol checks its members.
+// Video returns the JSON to send upstream for a request: raw_json byte for byte, or the typed body
+// as JSON. It checks that the result is one JSON object; the route's protocol checks its members.
 // Errors are *FieldError.
 func Video(req *genbusv1.VideoRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
@@ -26,7 +26,7 @@ func Video(req *genbusv1.VideoRequest) (Document, error) {
 }
 
 // storedError refuses a reference to a stored request. Only messages on NATS may carry one, and
-// genbus loads it before it asks for a body.
+// genbus loads the request before it calls Video or Chat.
 func storedError() error {
 	return Errorf("stored", "works only in NATS messages; send the request itself")
 }
@@ -36,8 +36,8 @@ func rawBody(raw []byte) (Document, error) {
 	return d, d.Err()
 }
 
-// body returns the written JSON if it is within the limits. It needs no parsing: the writer only
-// writes valid JSON without duplicate names.
+// body returns the written JSON if it is within the limits. It does not parse the JSON, because the
+// writer writes only valid JSON without duplicate names.
 func (w *writer) body(field string) (Document, error) {
 	switch {
 	case w.err != nil:

@@ -9,16 +9,16 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// VideoObjectJSON returns a task in the form of the compatible interface: the answer of POST
-// /v1/videos and GET /v1/videos/{id}. Its clients know four statuses, so cancelled becomes failed
-// with the code cancelled. The prompt is null because a task does not keep it.
+// VideoObjectJSON returns the answer to POST /v1/videos and GET /v1/videos/{id}. Clients of these
+// paths know only four statuses, so cancelled becomes failed with the code cancelled. The prompt is
+// null because a task does not keep it.
 func VideoObjectJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
 	w.videoObject(v)
 	return w.buf
 }
 
-// VideoObjectListJSON returns the answer of GET /v1/videos.
+// VideoObjectListJSON returns the answer to GET /v1/videos.
 func VideoObjectListJSON(list []*genbusv1.VideoTask, more bool) []byte {
 	var w writer
 	o := w.open()
@@ -36,7 +36,7 @@ func VideoObjectListJSON(list []*genbusv1.VideoTask, more bool) []byte {
 	return w.buf
 }
 
-// VideoDeletedJSON returns the answer of DELETE /v1/videos/{id}.
+// VideoDeletedJSON returns the answer to DELETE /v1/videos/{id}.
 func VideoDeletedJSON(id string) []byte {
 	var w writer
 	o := w.open()
@@ -71,7 +71,7 @@ func (w *writer) videoObject(v *genbusv1.VideoTask) {
 	o.close(nil)
 }
 
-// resultMetadata writes the result's URL into metadata, where gateways of this interface put it.
+// resultMetadata writes the result's URL into metadata, where gateways with these paths put it.
 func (o object) resultMetadata(v *genbusv1.VideoTask) {
 	switch {
 	case len(v.GetMetadataJson()) > 0:
@@ -107,8 +107,8 @@ func completedAt(v *genbusv1.VideoTask) *timestamppb.Timestamp {
 	return v.GetCompletedAt()
 }
 
-// expiresAt returns when the first result expires; nil if that is unknown or there is an archived
-// copy.
+// expiresAt returns when the first result expires, or nil if that is unknown or there is an
+// archived copy.
 func expiresAt(v *genbusv1.VideoTask) *timestamppb.Timestamp {
 	if videos := v.GetVideos(); len(videos) > 0 && videos[0].GetArchived() == nil {
 		return videos[0].GetExpiresAt()
@@ -116,7 +116,7 @@ func expiresAt(v *genbusv1.VideoTask) *timestamppb.Timestamp {
 	return nil
 }
 
-// videoSize returns the size of the result, or else the requested one.
+// videoSize returns the size of the result or, if that is unknown, the requested size.
 func videoSize(v *genbusv1.VideoTask) string {
 	if videos := v.GetVideos(); len(videos) > 0 && videos[0].GetWidth() > 0 && videos[0].GetHeight() > 0 {
 		return strconv.Itoa(int(videos[0].GetWidth())) + "x" + strconv.Itoa(int(videos[0].GetHeight()))
@@ -124,7 +124,7 @@ func videoSize(v *genbusv1.VideoTask) string {
 	return v.GetSize()
 }
 
-// videoSeconds returns the requested duration, or else the duration of the result.
+// videoSeconds returns the requested duration or, if there is none, the duration of the result.
 func videoSeconds(v *genbusv1.VideoTask) string {
 	if v.GetSeconds() == "" && len(v.GetVideos()) > 0 && v.GetVideos()[0].GetDurationSeconds() > 0 {
 		return strconv.FormatFloat(v.GetVideos()[0].GetDurationSeconds(), 'f', -1, 64)

@@ -11,13 +11,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// writer appends JSON to buf. After an error it continues without the value that failed, so the
+// writer appends JSON to buf. If it cannot write a value, it omits the value and continues, so the
 // text is always valid. err is the first error.
 type writer struct {
 	buf []byte
-	// names holds the members written to the open objects, the innermost last.
+	// names holds the names of the members written to the open objects, with those of the innermost
+	// object last.
 	names []string
-	// path is the path to the open object, in the names of the Protobuf fields.
+	// path is the path to the open object, with the names of Protobuf fields.
 	path path
 	how  strictness
 	err  error
@@ -80,7 +81,7 @@ func (w *writer) fail(field string, err error) {
 	}
 }
 
-// check validates JSON that is written as it is.
+// check validates JSON that is written unchanged.
 func (w *writer) check(object []byte) error {
 	if w.how == strict {
 		return checkRequest(object)
@@ -162,7 +163,8 @@ func (o object) optDouble(name string, value *float64) {
 	}
 }
 
-// rawObject writes a JSON object as it is, unless it is empty. field is the Protobuf name.
+// rawObject writes a JSON object unchanged, unless it is empty. field is the name of the Protobuf
+// field.
 func (o object) rawObject(name, field string, value []byte) {
 	if len(value) == 0 {
 		return
@@ -189,7 +191,7 @@ func (o object) texts(name string, values []string) {
 	o.w.buf = append(o.w.buf, ']')
 }
 
-// octets writes bytes as a list of numbers unless it is empty.
+// octets writes bytes as a list of numbers unless there are none.
 func (o object) octets(name string, values []byte) {
 	if len(values) == 0 {
 		return
@@ -252,13 +254,14 @@ func list[T any](o object, name string, ms []*T, write func(*writer, *T)) {
 	}
 }
 
-// array writes messages as an array, even if it is empty. field is the Protobuf name.
+// array writes messages as an array, even if there are none. field is the name of the Protobuf
+// field.
 func array[T any](o object, name, field string, ms []*T, write func(*writer, *T)) {
 	o.name(name)
 	o.w.buf = append(o.w.buf, '[')
 	for i, m := range ms {
 		if m == nil {
-			m = new(T) // like Protobuf
+			m = new(T) // as Protobuf does
 		}
 		o.w.comma()
 		o.w.path = append(o.w.path, step{field, i})
@@ -268,8 +271,8 @@ func array[T any](o object, name, field string, ms []*T, write func(*writer, *T)
 	o.w.buf = append(o.w.buf, ']')
 }
 
-// holds reports whether extra, an object or empty, has a member called name. extra need not be
-// valid: it is checked when it is written.
+// holds reports whether extra, which is a JSON object or empty, has a member called name. extra
+// need not be valid, because it is checked when it is written.
 func holds(extra []byte, name string) bool {
 	return Trusted(extra).Member(name) != nil
 }

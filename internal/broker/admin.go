@@ -25,12 +25,12 @@ type admin struct {
 func (a *admin) JetStream() jetstream.JetStream { return a.js }
 
 // Clock returns this replica's clock. Streams.Ensure, Ready and each reconnect compare it with the
-// server that leads the job log.
+// clock of the server that leads the job log.
 func (a *admin) Clock() *clock.Clock { return a.clock }
 
-// Stream looks up a stream and its state, within ReadTimeout. The client library's own limit only
-// applies to contexts without a deadline, and a caller may wait for minutes. Errors other than
-// jetstream.ErrStreamNotFound wrap ErrUnavailable.
+// Stream looks up a stream and its state, within ReadTimeout. The client library's own timeout
+// applies only to contexts without a deadline, and a caller's deadline may be minutes away. Errors
+// other than jetstream.ErrStreamNotFound wrap ErrUnavailable.
 func (a *admin) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	ctx, cancel := lookup(ctx, "stream "+name)
 	defer cancel()
@@ -42,7 +42,7 @@ func (a *admin) Stream(ctx context.Context, name string) (jetstream.Stream, erro
 	return s, lookupError(ctx, "stream "+name, err, jetstream.ErrStreamNotFound)
 }
 
-// Consumer looks up a durable consumer and its state, as Stream does.
+// Consumer looks up a durable consumer and its state, like Stream.
 func (a *admin) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
 	what := "consumer " + name + " of " + stream
 	ctx, cancel := lookup(ctx, what)
@@ -59,8 +59,8 @@ func (a *admin) streamInfo(ctx context.Context, name string) (*jetstream.StreamI
 	return s.CachedInfo(), nil
 }
 
-// timedInfo is streamInfo, and for the job log also a clock measurement: the answer carries the
-// time of the stream's leader.
+// timedInfo is like streamInfo, but for the job log it also measures the clock, because the answer
+// carries the time of the stream's leader.
 func (a *admin) timedInfo(ctx context.Context, name string) (info *jetstream.StreamInfo, err error) {
 	if name != a.names.Tasks() {
 		return a.streamInfo(ctx, name)
@@ -91,8 +91,9 @@ func lookupError(ctx context.Context, what string, err, missing error) error {
 	}
 }
 
-// QueuedJobs counts the work items. A job in dispatch is never missed, because it is stored in
-// GENBUS_WORK before it is removed from GENBUS_WAIT, which is read first.
+// QueuedJobs counts the work items. It never misses a job that is being dispatched, because
+// dispatching stores the job in GENBUS_WORK before it removes it from GENBUS_WAIT, and QueuedJobs
+// reads GENBUS_WAIT first. It may count such a job twice.
 func (a *admin) QueuedJobs(ctx context.Context) (jobs int64, err error) {
 	for _, name := range []string{a.names.Wait(), a.names.Work()} {
 		info, err := a.streamInfo(ctx, name)

@@ -13,45 +13,45 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Headers of an atomic batch (ADR 50 of NATS).
+// Headers of an atomic batch (NATS ADR 50).
 const (
 	headerBatch    = "Nats-Batch-Id"
 	headerSequence = "Nats-Batch-Sequence"
 	headerCommit   = "Nats-Batch-Commit"
 )
 
-// Limits of a batch. The server accepts up to 1,000 messages.
+// These constants limit a batch. The server accepts up to 1,000 messages.
 const (
 	mostShared      = 500
 	mostSharedBytes = 2 << 20
-	// largestShared is the size in bytes above which a message is sent alone.
+	// largestShared is the size, in bytes, above which a message is sent alone.
 	largestShared = 128 << 10
 )
 
-// batches tracks a writer's atomic batches. One is in flight at a time. The fields above mu are
-// guarded by streamWriter.mu.
+// batches tracks a writer's atomic batches. Only one is in flight at a time. The fields above mu
+// are guarded by streamWriter.mu.
 type batches struct {
 	prefix string
 	last   uint64
-	halves [][]*write // of refused batches, to resend
-	asked  time.Time  // when ask sent its last question
+	halves [][]*write // halves of refused batches that must be sent again
+	asked  time.Time  // when ask last sent a question
 
 	mu        sync.Mutex
 	sent      map[string]*batch    // in flight, by ID
-	undecided map[string]undecided // without an answer, by ID; stays if never stored
+	undecided map[string]undecided // unanswered batches by ID; those that were never stored stay here
 	looking   bool                 // a call of Sound is running
 }
 
-// undecided is a batch that may or may not be durably stored, because its answer did not come. The
-// answer to a later write decides it.
+// undecided is a batch that may or may not be durably stored, because it got no answer. The answer
+// to a later write resolves it.
 type undecided struct {
 	place
 	subject string // of one of its messages
 }
 
-// place is a position in the order in which the server answers a writer. The order holds within one
-// connection only: the server may process the rest of an old connection after messages of the new
-// one.
+// place is a position in the order in which the server answers a writer. The order holds only
+// within one connection, because the server may still process messages of an old connection after
+// messages of the new one.
 type place struct {
 	connection uint64 // replies.connection
 	sent       uint64 // streamWriter.sends
@@ -90,7 +90,7 @@ func (b *batches) begin(writes []*write, at place) *batch {
 	return one
 }
 
-// end records the outcome of a batch and releases its waiters.
+// end records the outcome of a batch and wakes its waiters.
 func (b *batches) end(one *batch, err error) {
 	one.timer.Stop()
 	one.stored = err == nil
@@ -103,20 +103,20 @@ func (b *batches) end(one *batch, err error) {
 	close(one.done)
 }
 
-// decide handles a conclusive answer that came after the timeout.
+// decide handles a conclusive answer that arrived after the timeout.
 func (b *batches) decide(one *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.undecided, one.id)
 }
 
-// processed handles any answer of the stream, to the write numbered sent. The server answers a
-// stream's writes in order and syncs a batch before it continues, so unless the stream has met an
-// error, the answer decides all earlier batches of the same connection. If the current connection
-// is still the batch's, everything sent in between went over it too.
+// processed handles an answer from the stream to the write numbered sent. The server answers a
+// stream's writes in order and syncs a batch before it continues. Unless the stream has had an
+// error, the answer therefore resolves all earlier batches of the same connection. If a batch was
+// sent over the current connection, everything sent after it went over that connection too.
 //
-// Sound may wait for the disk, so it runs in a goroutine. Answers that arrive while it runs decide
-// nothing.
+// Sound may wait for the disk, so it runs in a goroutine. Answers that arrive in the meantime are
+// ignored.
 func (w *streamWriter) processed(sent uint64) {
 	b := &w.batches
 	b.mu.Lock()
@@ -142,12 +142,13 @@ func (w *streamWriter) processed(sent uint64) {
 	}()
 }
 
-// askEvery limits the questions to the server about undecided batches.
+// askEvery is the minimum interval between questions to the server about undecided batches.
 const askEvery = time.Second
 
-// ask makes the server answer a write after the undecided batch id, of which a message was read.
-// The server always refuses the write, whose expected last sequence cannot exist. It had the batch
-// when the message was read, so the question comes later even if the batch's connection was lost.
+// ask resolves the undecided batch id after one of its messages was read. To do so, it sends a
+// question: a write that the server always refuses, because its expected last sequence cannot
+// exist. The server had the batch when the message was read. It therefore processes the question
+// after the batch, even if the batch's connection was lost.
 func (w *streamWriter) ask(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,8 +163,8 @@ func (w *streamWriter) ask(id string) {
 	}
 }
 
-// giveUp drops the wait for the answer to a question. Questions have no caller that gives up, and
-// unanswered ones would fill the window.
+// giveUp stops waiting for the answer to a question. No caller waits for a question, and unanswered
+// ones would fill the window.
 func (w *streamWriter) giveUp(op *write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,8 +174,8 @@ func (w *streamWriter) giveUp(op *write) {
 	}
 }
 
-// wasRead returns the subject of a message of the batch, and whether the batch is undecided. A
-// batch of a lost connection moves to now, because the server has it.
+// wasRead returns the subject of one of the batch's messages and whether the batch is undecided. If
+// the batch's connection was lost, wasRead moves the batch to now, because the server has it.
 func (b *batches) wasRead(id string, now place) (subject string, is bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,10 +187,10 @@ func (b *batches) wasRead(id string, now place) (subject string, is bool) {
 	return u.subject, is
 }
 
-// settled reports whether the message with headers h is durably stored, and waits if its batch is
-// in flight: the server may show messages of a batch that it could not sync. A batch without an
-// answer counts as not stored, but settled asks the server about it for later calls. Messages
-// outside this writer's batches are stored.
+// settled reports whether the message with headers h is durably stored. If its batch is in flight,
+// settled waits, because the server may deliver messages of a batch that it could not sync. A batch
+// without an answer counts as not stored, but settled asks the server about it, so a later call may
+// return true. Messages outside this writer's batches count as stored.
 func (w *streamWriter) settled(h nats.Header) bool {
 	id := h[headerBatch]
 	if len(id) == 0 {
@@ -210,9 +211,9 @@ func (w *streamWriter) settled(h nats.Header) bool {
 	return one.stored
 }
 
-// nextBatch removes and returns the writes of the next batch: half of a refused batch, or waiting
-// writes. It lets writes that are unfit for a batch go first, so that successive batches do not
-// starve them. The caller holds w.mu.
+// nextBatch removes and returns the writes of the next batch, which are half of a refused batch or
+// waiting writes. If there are writes in alone queues, some of them go first, so that successive
+// batches do not starve them. The caller holds w.mu.
 func (w *streamWriter) nextBatch() []*write {
 	if w.o.ShareFrom == 0 || w.batches.open() {
 		return nil
@@ -243,7 +244,7 @@ func (w *streamWriter) sendBatch(writes []*write) {
 	}
 }
 
-// half removes and returns the live writes of half of a refused batch.
+// half removes and returns the writes of half of a refused batch, except abandoned ones.
 func (w *streamWriter) half() (writes []*write) {
 	for len(writes) == 0 && len(w.batches.halves) > 0 {
 		for _, op := range w.batches.halves[0] {
@@ -257,8 +258,9 @@ func (w *streamWriter) half() (writes []*write) {
 }
 
 // gather removes and returns waiting writes for one batch. It takes one message per subject,
-// because the server refuses a batch that writes to a subject and then expects its sequence. Inline
-// events go first, with up to half of the messages and bytes, so that jobs do not crowd them out.
+// because the server refuses a batch that expects a sequence on a subject to which it has already
+// written. Inline events go first, with up to half of the messages and bytes, so that jobs do not
+// crowd them out.
 func (w *streamWriter) gather() []*write {
 	bytes, subjects := 0, map[string]bool{}
 	upTo := func(most, mostBytes int) func(*write) choice {
@@ -302,7 +304,7 @@ func (w *streamWriter) publishBatch(one *batch) error {
 	return nil
 }
 
-// committed handles the answer to a batch, or its timeout or disconnect.
+// committed handles the answer to a batch, a timeout or the loss of the connection.
 func (w *streamWriter) committed(one *batch, m *nats.Msg, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -310,8 +312,8 @@ func (w *streamWriter) committed(one *batch, m *nats.Msg, err error) {
 	w.send()
 }
 
-// finish ends a batch. A refused batch stored nothing; its writes are resent in halves and finally
-// one by one, so that each gets its own answer. The caller holds w.mu.
+// finish ends a batch. A refused batch stored nothing. Its writes are sent again in halves, and
+// finally one by one, so that each gets its own answer. The caller holds w.mu.
 func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	var ack Ack
 	var count int
@@ -332,7 +334,7 @@ func (w *streamWriter) finish(one *batch, m *nats.Msg, err error) {
 	}
 	w.batches.end(one, err)
 	writes := one.writes
-	one.writes = nil // one stays referenced until a late answer
+	one.writes = nil // one stays referenced until a late answer arrives
 	if nothingStored(err) {
 		w.repeat(writes)
 		return
@@ -373,7 +375,7 @@ func (w *streamWriter) repeat(writes []*write) {
 	}
 }
 
-// nothingStored reports whether err proves that the server stored nothing of a batch.
+// nothingStored reports whether err proves that the server stored no message of a batch.
 func nothingStored(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (api.Code < 500 || api.ErrorCode == codeStoreFailed || api.ErrorCode == codeInsufficientResources)

@@ -14,11 +14,11 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// maxWhole is the largest body that Get reads, in bytes.
+// maxWhole is the maximum size, in bytes, of a body that Get reads.
 const maxWhole = 1 << 30
 
-// Bodies stores large payloads outside messages (claim check) and requests that must be kept. Each
-// tenant has an object store, whose objects expire with the job log.
+// Bodies stores payloads that are too large for a message (claim check) and requests that must be
+// kept. Each tenant has an object store, whose objects expire at the same age as the job log.
 type Bodies struct {
 	b       *Broker
 	objects objects
@@ -28,24 +28,25 @@ type Bodies struct {
 }
 
 // bucket caches whether a tenant's object store exists. turn is a semaphore that guards ready and
-// told, one per bucket so that no tenant waits for another.
+// told. Each bucket has its own, so that no tenant waits for another.
 type bucket struct {
 	turn  chan struct{}
 	ready bool
 	told  time.Time // last log entry about a failed creation
 }
 
-// tellEvery limits log entries about an object store that cannot be created.
+// tellEvery is the minimum interval between log entries about an object store that cannot be
+// created.
 const tellEvery = time.Minute
 
-// NewBodies returns the bodies stored in b.
+// NewBodies returns a Bodies that uses b.
 func NewBodies(b *Broker) *Bodies {
 	return &Bodies{b: b, objects: objects{b}, buckets: map[string]*bucket{}, rooms: map[string]roomLook{}}
 }
 
-// Put stores data as a new object with a unique name that begins with prefix. Only the returned
-// reference leads to it. The tenant's limit does not apply, because replies and dead letters are
-// already paid for.
+// Put stores data as a new object with a unique name that begins with prefix. The object can be
+// found only by the returned reference. The tenant's limit does not apply, because replies and dead
+// letters are already paid for.
 func (s *Bodies) Put(ctx context.Context, tenant, prefix string, data []byte) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
@@ -54,8 +55,8 @@ func (s *Bodies) Put(ctx context.Context, tenant, prefix string, data []byte) (B
 	return s.put(ctx, bucket, prefix, bytes.NewReader(data), 0)
 }
 
-// PutNew is Put for bodies that may be refused. It returns ErrFull if the tenant's store has
-// reached its limit.
+// PutNew is like Put but for bodies that may be refused. It returns ErrFull if the tenant's store
+// has reached its limit.
 func (s *Bodies) PutNew(ctx context.Context, tenant, prefix string, data []byte) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
@@ -76,10 +77,10 @@ func (s *Bodies) PutNew(ctx context.Context, tenant, prefix string, data []byte)
 	return s.put(ctx, bucket, prefix, bytes.NewReader(data), left)
 }
 
-// PutStream is Put for the contents of r. It returns ErrBodyTooLarge after limit bytes (0 for no
-// limit), and ErrFull if only the job log's reserved bytes are left on the embedded server's disk.
-// After an error it removes the object if JetStream can be reached. It buffers one chunk of at most
-// 512 KiB. ctx bounds each write, but does not interrupt a blocked r.
+// PutStream is like Put but stores the contents of r. It returns ErrBodyTooLarge after limit bytes
+// (0 means no limit), and ErrFull if the only bytes left on the embedded server's disk are reserved
+// for the job log. After an error, it removes the object if it can reach JetStream. It buffers one
+// chunk of at most 512 KiB. ctx bounds each write, but does not interrupt a blocked read from r.
 func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Reader, limit int64) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
@@ -97,7 +98,7 @@ const (
 	roomLookEvery = 5 * time.Second
 	// roomLookTimeout bounds the delay that CheckRoom adds to a request.
 	roomLookTimeout = 500 * time.Millisecond
-	// manyRooms limits the entries of the cache.
+	// manyRooms limits the number of cached results.
 	manyRooms = 10_000
 )
 
@@ -107,9 +108,9 @@ type roomLook struct {
 	full error
 }
 
-// CheckRoom returns ErrFull if the tenant's store has reached its limit. Replies and result copies
-// count toward the limit but are always stored. CheckRoom caches its result for roomLookEvery, and
-// longer while the store does not answer.
+// CheckRoom returns ErrFull if the tenant's store has reached its limit. Replies and copies of
+// results count toward the limit but are always stored. CheckRoom caches its result for
+// roomLookEvery, or for longer if the store does not answer.
 func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	bucket := s.b.names.Bodies(tenant)
 	s.mu.Lock()
@@ -121,7 +122,7 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	if len(s.rooms) >= manyRooms { // publishers can invent tenants
 		clear(s.rooms)
 	}
-	s.rooms[bucket] = roomLook{now, seen.full} // concurrent calls use the old result
+	s.rooms[bucket] = roomLook{now, seen.full} // concurrent calls use the previous result
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, roomLookTimeout)
 	defer cancel()
@@ -132,7 +133,7 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		err = nil
 	default:
-		return seen.full // keep the old result
+		return seen.full // keep the previous result
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,10 +141,10 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	return err
 }
 
-// left returns how many bytes a tenant's store may still take. It also limits messages, because
-// NATS keeps each subject in memory and a body has two. JetStream's own limit would reserve its
-// bytes for each bucket and refuse bodies that are already paid for. Concurrent puts do not see
-// each other.
+// left returns how many more bytes a tenant's store may hold. It also limits the number of
+// messages, because NATS keeps each subject in memory and each body has two subjects. JetStream's
+// own limit would reserve the bytes for each bucket and refuse bodies that are already paid for.
+// Concurrent puts do not see each other's bytes.
 func (s *Bodies) left(state jetstream.StreamState) (int64, error) {
 	most := s.b.streams.limits
 	if state.Msgs >= uint64(most.BodiesMaxMsgs) {
@@ -155,8 +156,8 @@ func (s *Bodies) left(state jetstream.StreamState) (int64, error) {
 	return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, most.BodiesMaxBytes)
 }
 
-// spare lowers limit to the free bytes of the embedded server's disk, without those reserved for
-// the job log. A limit of 0 means none.
+// spare lowers limit to the number of free bytes on the embedded server's disk, excluding those
+// reserved for the job log. A limit of 0 means no limit.
 func (s *Bodies) spare(ctx context.Context, limit int64) (int64, error) {
 	if s.b.embedded == nil {
 		return limit, nil
@@ -191,9 +192,9 @@ func (s *Bodies) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 	return ref, nil
 }
 
-// Open returns a reader for a body. ctx bounds the reads. It returns ErrBodyLost if the body is
-// missing or the object of that name differs. If the body is damaged, a later Read returns
-// ErrBodyLost, before the last chunk at the latest.
+// Open returns a reader for a body. ctx bounds the reads. Open returns ErrBodyLost if the body is
+// missing or the object of that name is a different one. If the body is damaged, Read returns
+// ErrBodyLost before or instead of the last chunk.
 func (s *Bodies) Open(ctx context.Context, ref Body) (io.ReadCloser, error) {
 	r, err := s.objects.open(ctx, ref)
 	if err != nil {
@@ -224,7 +225,7 @@ func (s *Bodies) Delete(ctx context.Context, ref Body) error {
 	return wrapf(s.objects.delete(ctx, ref), "delete body %s", ref.Name)
 }
 
-// ensure creates the bucket of a tenant with its first body.
+// ensure creates a tenant's bucket if it does not exist.
 func (s *Bodies) ensure(ctx context.Context, name string) error {
 	known := s.bucket(name)
 	select {
@@ -260,7 +261,7 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 }
 
 // createTimeout bounds one attempt to create a bucket. If two replicas of a cluster create it at
-// the same moment, one of them may get no answer; its retry finds the bucket.
+// the same moment, one of them may get no answer. Its next attempt finds the bucket.
 const createTimeout = time.Second
 
 func (s *Bodies) create(ctx context.Context, name string) error {
@@ -281,7 +282,7 @@ func (s *Bodies) bucket(name string) *bucket {
 	return known
 }
 
-// forget makes the next put check the bucket again, in case it was deleted.
+// forget makes the next put check the bucket again, because it may have been deleted.
 func (s *Bodies) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

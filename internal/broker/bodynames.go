@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// Copy stores a second copy of a body in a tenant's store, as Put does, so that each can be deleted
-// independently. It returns ErrBodyLost if the original is missing.
+// Copy stores a second copy of a body in a tenant's store, like Put, so that each copy can be
+// deleted independently. It returns ErrBodyLost if the original is missing.
 func (s *Bodies) Copy(ctx context.Context, from Body, tenant, prefix string) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
@@ -26,8 +26,8 @@ func (s *Bodies) Copy(ctx context.Context, from Body, tenant, prefix string) (Bo
 	return s.put(ctx, bucket, prefix, r, 0)
 }
 
-// Of lists the bodies whose prefix begins with owner and a dash; the owner is a job ID. The results
-// have only Bucket and Name. Some may be deleted already or were never stored completely.
+// Of lists the bodies whose names begin with owner, which is a job ID, and a dash. Only Bucket and
+// Name are set in the results. Some bodies may already be deleted or may be incomplete.
 func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	chunks := objectwrite.ChunksOf(bucket, "")
@@ -39,8 +39,8 @@ func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 	return out, err
 }
 
-// Used returns the bytes in a tenant's object store, or 0 if there is none. New bodies are limited
-// to Limits.BodiesMaxBytes.
+// Used returns the number of bytes in a tenant's object store, or 0 if there is none.
+// Limits.BodiesMaxBytes is the limit for new bodies.
 func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err error) {
 	stream, err := s.b.Stream(ctx, objectwrite.Stream(s.b.names.Bodies(tenant)))
 	switch {
@@ -52,8 +52,8 @@ func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err err
 	return stream.CachedInfo().State.Bytes, nil
 }
 
-// subjects returns the subjects of a bucket that match pattern, with their message counts; nil if
-// the bucket does not exist.
+// subjects returns the subjects of a bucket that match pattern, with their message counts. It
+// returns nil if the bucket does not exist.
 func (s *Bodies) subjects(ctx context.Context, bucket, pattern string) (map[string]uint64, error) {
 	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -1,6 +1,6 @@
-// Package broker connects genbus to JetStream, embedded or remote. It keeps the streams configured
-// and offers the publishes and reads on whose guarantees the other packages rely. It knows nothing
-// about jobs.
+// Package broker connects genbus to JetStream, either embedded or remote. It keeps the streams
+// configured and provides publishes and reads with the guarantees that the other packages rely on.
+// It knows nothing about jobs.
 package broker
 
 import (
@@ -24,15 +24,15 @@ import (
 type Options struct {
 	// Names builds stream and subject names. Required.
 	Names subject.Space
-	// URL of a NATS cluster. Default: an embedded server.
+	// URL is the address of a NATS cluster. Default: an embedded server.
 	URL string
 	// Connect holds further connection options, such as credentials.
 	Connect []nats.Option
 	// Embedded configures the embedded server. Ignored if URL is set.
 	Embedded Embedded
-	// Replicas of each stream. Default: 1.
+	// Replicas is the number of replicas of each stream. Default: 1.
 	Replicas int
-	// Limits of the streams. Zero fields default to DefaultLimits.
+	// Limits sets the limits of the streams. Zero fields default to DefaultLimits.
 	Limits Limits
 	// Logger is required.
 	Logger *slog.Logger
@@ -48,7 +48,7 @@ type Broker struct {
 	names    subject.Space
 	log      *slog.Logger
 	streams  *Streams
-	embedded *embedded // nil with URL
+	embedded *embedded // nil if Options.URL is set
 
 	trouble   atomic.Pointer[trouble] // nil if the last Ready succeeded
 	failed    chan error
@@ -62,14 +62,14 @@ type Broker struct {
 	repairs     sync.WaitGroup
 }
 
-// Open connects to NATS, and starts the embedded server if there is no URL. It does not touch the
-// streams; call Streams.Ensure.
+// Open connects to NATS. If there is no URL, it first starts the embedded server. It does not touch
+// the streams; call Streams.Ensure.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{names: o.Names, log: o.Logger, failed: make(chan error, 1), endKeep: func() {}}
 	reads, opts := newLink("genbus", o.Logger), o.Connect
 	reads.onBack = b.reconnected
 	// A read from a stream whose sync stalls keeps the embedded server from reading that
-	// connection, so writes get their own. A remote server needs only one.
+	// connection, so writes use a separate one. A remote server needs only one connection.
 	writes := reads
 	if o.URL == "" {
 		e, err := startEmbedded(o.Embedded, o.Logger)
@@ -95,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// links returns the connections, the one for writes first.
+// links returns the connections, starting with the one for writes.
 func (b *Broker) links() []*link {
 	if b.writer.link == b.reader.link {
 		return []*link{b.writer.link}
@@ -127,16 +127,17 @@ func (b *Broker) disconnect() {
 	}
 }
 
-// Conn returns the connection for everything but writes. While a sync of the embedded server
+// Conn returns the connection for everything except writes. While a sync of the embedded server
 // stalls, messages sent over it may be delayed by up to flusherTimeout, or lost.
 func (b *Broker) Conn() *nats.Conn { return b.reader.link.nc }
 
-// WriteConn returns the connection for writes and acks. Reads do not block it. Messages sent
-// earlier over Conn may arrive later: flush a subscription before a write that it must see.
+// WriteConn returns the connection for writes and acks. Reads do not block it. A message sent over
+// Conn may arrive after a message that was sent later over WriteConn, so flush a subscription
+// before a write that it must see.
 func (b *Broker) WriteConn() *nats.Conn { return b.writer.link.nc }
 
-// MaxPayload returns the smallest max_payload (server, account or user limit) since the process
-// started, in bytes.
+// MaxPayload returns the smallest max_payload seen since the process started, in bytes. The limit
+// may come from the server, the account or the user.
 func (b *Broker) MaxPayload() int64 { return b.writer.link.maxPayload() }
 
 // Names returns the stream and subject names.
@@ -154,15 +155,16 @@ func (b *Broker) ClientURL() string {
 }
 
 // OnReconnect registers a function to call after a reconnect, once all streams exist. Its context
-// ends when the broker closes.
+// ends at the next reconnect or when the broker closes.
 func (b *Broker) OnReconnect(f func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onReconnect = append(b.onReconnect, f)
 }
 
-// reconnected creates missing streams in the background, because a restarted server has lost its
-// memory streams, and then calls the hooks. A newer reconnect cancels an older repair.
+// reconnected creates missing streams in the background and then calls the hooks. Streams may be
+// missing, because a restarted server has lost its memory streams. A newer reconnect cancels an
+// older repair.
 func (b *Broker) reconnected() {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // connection callbacks have no context; Close ends this one
 	b.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// connState tracks whether a connection is up. The answer to a request in flight is lost with its
-// connection, but the client library keeps waiting for it.
+// connState tracks whether a connection is up. If a connection is lost, the answers to requests in
+// flight are lost too, but the client library keeps waiting for them.
 type connState struct {
 	mu   sync.Mutex
 	down context.Context // ends when the connection is lost
@@ -20,7 +20,7 @@ func newConnState() *connState {
 	return s
 }
 
-// lost and connected must be called in the order of events.
+// Call lost and connected in the order of the events.
 func (s *connState) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

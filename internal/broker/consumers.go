@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// EnsureConsumer creates or updates a durable consumer, unless a newer genbus configured it.
+// EnsureConsumer creates or updates a durable consumer, unless a newer version of genbus has
+// configured it.
 func (s *Streams) EnsureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	want.Metadata = maps.Clone(want.Metadata)
 	if want.Metadata == nil {
@@ -28,8 +29,8 @@ func (s *Streams) EnsureConsumer(ctx context.Context, stream string, want jetstr
 // RestoreConsumer recreates a missing durable consumer, and its stream if that is missing too. It
 // does not change an existing consumer, because another replica may have configured it differently.
 func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	// Short, because a consumer without a leader does not answer, and the caller should proceed as
-	// soon as one is elected.
+	// The timeout is short, because a consumer without a leader does not answer, and the caller
+	// should continue as soon as there is a leader.
 	look, cancel := context.WithTimeout(ctx, time.Second)
 	c, err := s.admin.Consumer(look, stream, want.Durable)
 	cancel()

@@ -19,7 +19,7 @@ type apiAnswer struct {
 }
 
 // Delete removes one message from a stream. removed reports whether this call removed it. A missing
-// message is not an error; the server reports it in several ways, so Delete confirms it with a
+// message is not an error. The server reports it in several ways, so Delete confirms it with a
 // read.
 func (a *admin) Delete(ctx context.Context, stream string, seq uint64) (removed bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("delete from %s: no answer within %s", stream, ReadTimeout))

@@ -14,22 +14,22 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// Any replica may answer a direct get, with many messages at a time and without the base64 and JSON
-// of the leader's answers. A replica has a prefix of the stream, so the messages that it returns
-// are valid. Only the leader can say that a message does not exist.
+// Any replica may answer a direct get. The answer can contain many messages and avoids the base64
+// and JSON encoding of the leader's answers. A replica has a prefix of the stream, so the messages
+// that it returns are valid. But only the leader can confirm that a message does not exist.
 
-// Limits of one direct get. The embedded server answers on the connection that asked, and blocks it
-// until the answer is complete.
+// These constants limit one direct get. The embedded server answers on the connection that asked,
+// and blocks it until the answer is complete.
 const (
 	pageMessages = 512
 	pageBytes    = 256 << 10
-	// MostSubjects is the most subjects in one call of Behind or Lasts. The server accepts up to
-	// 1,024.
+	// MostSubjects is the maximum number of subjects in one call of Behind or Lasts. The server
+	// accepts up to 1,024.
 	MostSubjects = 256
 	behindBytes  = 4 << 20
 )
 
-// directRequest is the payload of a direct get (ADR 31 of NATS).
+// directRequest is the payload of a direct get (NATS ADR 31).
 type directRequest struct {
 	Seq       uint64   `json:"seq,omitempty"`
 	NextBy    string   `json:"next_by_subj,omitempty"`
@@ -47,19 +47,19 @@ const (
 
 type directAnswer struct {
 	messages []Stored
-	// through is the sequence up to which the replica has the stream and its answer is complete; 0
-	// if the replica did not say.
+	// through is the sequence up to which the replica has the stream and its answer is complete. It
+	// is 0 if the replica did not report it.
 	through uint64
 }
 
-// Page returns the first messages on a subject with sequence from or above, in order and without
-// gaps. More may follow. An empty page means that the leader has none.
+// Page returns the first messages on a subject whose sequence is at least from, in order and
+// without gaps. More may follow. An empty page means that the leader has no such message.
 func (r *reader) Page(ctx context.Context, stream, subject string, from uint64) ([]Stored, error) {
 	a, err := r.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: pageMessages, MaxBytes: pageBytes})
 	if len(a.messages) > 0 {
 		return a.messages, nil // in order, so usable despite err
 	}
-	if err != nil && !errors.Is(err, nats.ErrNoResponders) { // the stream may not allow direct gets
+	if err != nil && !errors.Is(err, nats.ErrNoResponders) { // otherwise, the stream may not allow direct gets
 		return nil, err
 	}
 	m, err := r.Next(ctx, stream, subject, from)
@@ -78,11 +78,12 @@ type Known struct {
 	Seq     uint64
 }
 
-// Behind returns the indexes of subjects with a message above their known sequence, as of state,
-// which the leader reported. With missing, it also returns subjects without messages. It never
-// omits news, but may return a subject without any if no replica can tell. It omits a subject whose
-// messages were removed until a replica has applied the removal; call it again later. len(known)
-// must not exceed MostSubjects.
+// Behind returns the indexes of the subjects that have a message above their known sequence, as of
+// state, which the leader reported. If missing is true, it also returns subjects without messages.
+// Behind never omits a subject with new messages, but if no replica is current, it may return
+// subjects without new messages. If the messages of a subject were removed, Behind omits the
+// subject until a replica has applied the removal, so call it again later. len(known) must not
+// exceed MostSubjects.
 func (r *reader) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
 	req := directRequest{Seq: state.State.LastSeq, MultiLast: make([]string, len(known)), MaxBytes: behindBytes}
 	for i, k := range known {
@@ -92,7 +93,7 @@ func (r *reader) Behind(ctx context.Context, state *jetstream.StreamInfo, known 
 	case missing:
 		req.Seq = 1
 	case req.Seq >= state.State.LastSeq:
-		return nil, nil // nothing was stored since
+		return nil, nil // nothing has been stored since
 	default:
 		req.Seq++
 	}
@@ -103,9 +104,9 @@ func (r *reader) Behind(ctx context.Context, state *jetstream.StreamInfo, known 
 	return a.behind(known, missing, fresh), nil
 }
 
-// askLasts retries until a replica has the stream up to state. fresh is false if none had in time.
-// A replica that finds no message on any subject does not report its position, so askLasts adds a
-// subject on which the leader has a message.
+// askLasts repeats req until the answer comes from a replica that has the stream up to state. fresh
+// is false if none does in time. A replica that finds no message on any subject does not report its
+// position, so askLasts adds a subject on which the leader has a message.
 func (r *reader) askLasts(ctx context.Context, state *jetstream.StreamInfo, req directRequest) (a directAnswer, fresh bool, err error) {
 	stream, last, asked := state.Config.Name, state.State.LastSeq, false
 	for wait := 20 * time.Millisecond; ; wait *= 2 {
@@ -151,8 +152,8 @@ func (a directAnswer) behind(known []Known, missing, fresh bool) (out []int) {
 	return out
 }
 
-// askReplica sends one direct get over one connection. It returns messages received before an
-// error.
+// askReplica sends one direct get over one connection. If an error occurs, it also returns the
+// messages received so far.
 func (r *reader) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
 	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
@@ -198,7 +199,7 @@ func (r *reader) collect(ctx context.Context, stream string, req directRequest) 
 		default:
 			return a, fmt.Errorf("the server answered %s %s", status, m.Header.Get("Description"))
 		}
-		// Each message names its predecessor, which reveals a lost one.
+		// Each message carries the sequence of its predecessor, which reveals a lost message.
 		if before := Number(m.Header, jetstream.LastSequenceHeader); before != last && req.NextBy != "" {
 			return a, fmt.Errorf("message %d was lost in transit", before)
 		}

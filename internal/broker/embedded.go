@@ -17,24 +17,25 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Embedded configures the JetStream server inside the process.
+// Embedded configures the JetStream server that runs inside the process.
 type Embedded struct {
-	// Listen is the TCP address for other processes; empty for none.
+	// Listen is the TCP address for other processes. If empty, the server does not listen.
 	Listen string
 	// DataDir holds the streams and a lock file. Required.
 	DataDir string
-	// User and Password authenticate TCP clients; empty allows every client.
+	// User and Password authenticate TCP clients. If empty, every client may connect.
 	User, Password string
 	// TLS applies to TCP clients; nil disables it. genbus itself connects in-process.
 	TLS *tls.Config
 	// NoSync skips the fsync before each ack. Default: false.
 	NoSync bool
-	// MaxStore and MaxMemory limit the streams on disk and in memory, in bytes. Defaults: 16 GiB
-	// and 512 MiB.
+	// MaxStore and MaxMemory limit the total size of the streams on disk and in memory, in bytes.
+	// Defaults: 16 GiB and 512 MiB.
 	MaxStore, MaxMemory int64
 }
 
-// maxPayload is the embedded server's largest message in bytes, the maximum that NATS recommends.
+// maxPayload is the embedded server's message size limit, in bytes. It is the maximum that NATS
+// recommends.
 const maxPayload = 8 << 20
 
 type embedded struct {
@@ -43,14 +44,15 @@ type embedded struct {
 	lock    *flock.Flock
 	log     *slog.Logger
 
-	restarted atomic.Int64 // last restart in place, in Unix nanoseconds; 0: none
-	checking  atomic.Int64 // start of a running writeError, in Unix nanoseconds; 0: none
+	restarted atomic.Int64 // time of the last restart, in Unix nanoseconds; 0 if none
+	checking  atomic.Int64 // start of a running writeError, in Unix nanoseconds; 0 if none
 
-	looked atomic.Int64 // last check by hasRoom, in Unix nanoseconds
+	looked atomic.Int64 // time of the last check by hasRoom, in Unix nanoseconds
 	full   atomic.Bool  // result of that check
 }
 
-// startEmbedded locks the data directory first, because the server would share it with another one.
+// startEmbedded locks the data directory before it starts the server, because two servers would
+// otherwise share the directory.
 func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 	lock, err := lockDir(o.DataDir)
 	if err != nil {
@@ -106,7 +108,7 @@ func startServer(o Embedded, log *slog.Logger) (*server.Server, error) {
 	return s, nil
 }
 
-// tryAddress fails if addr is in use. The server would only log that, and keep callers waiting.
+// tryAddress fails if addr is in use. The server would only log the error and keep callers waiting.
 func tryAddress(addr string) error {
 	if addr == "" {
 		return nil
@@ -164,10 +166,10 @@ func orDefault(v, otherwise int64) int64 {
 // InProcessConn returns the client's end of a new connection.
 func (e *embedded) InProcessConn() (net.Conn, error) { return e.server().InProcessConn() }
 
-// flusherTimeout bounds one write to the embedded server, after which the client reconnects; its
-// default is a minute. A direct get from a stream whose sync stalls keeps the server from reading
-// the connection, an unbuffered pipe, and the client holds its lock during a write. With a buffer
-// in between, fewer reads succeed (docs/adr/0024).
+// flusherTimeout bounds a write to the embedded server. When it expires, the client reconnects. The
+// client's default is a minute. A direct get from a stream whose sync stalls keeps the server from
+// reading the connection, which is an unbuffered pipe, and the client holds its lock during a
+// write. With a buffer in between, fewer reads succeed (docs/adr/0024).
 const flusherTimeout = PublishTimeout
 
 func (e *embedded) inProcess() []nats.Option {
@@ -178,14 +180,14 @@ func (e *embedded) inProcess() []nats.Option {
 	return opts
 }
 
-// stop waits for the shutdown, because a process that exits earlier damages the store.
+// stop shuts down the server and waits, because a process that exits too early damages the store.
 func (e *embedded) stop() error {
 	e.server().Shutdown()
 	e.server().WaitForShutdown()
 	return e.lock.Unlock()
 }
 
-// serverLog forwards the server's log to slog. The server's notices become debug entries.
+// serverLog forwards the server's log to slog, with notices as debug entries.
 type serverLog struct{ log *slog.Logger }
 
 func (l serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }

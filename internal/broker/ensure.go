@@ -14,8 +14,8 @@ import (
 )
 
 // Ensure creates missing streams and updates those that differ from this replica's configuration.
-// Call it at startup: the replica that started last determines the configuration. If a stream
-// cannot be updated, the error names the fields.
+// Call it at startup. The replica that starts last determines the configuration. If a stream cannot
+// be updated, the error names the fields.
 func (s *Streams) Ensure(ctx context.Context) error {
 	if err := s.checkAccount(ctx); err != nil {
 		return err
@@ -26,18 +26,18 @@ func (s *Streams) Ensure(ctx context.Context) error {
 	return s.updateObjectStores(ctx)
 }
 
-// CreateMissing creates missing streams and leaves the others unchanged. Another replica may have
-// started later with other settings; two replicas that reverted each other's changes would drop
-// messages that the other keeps. CreateMissing logs each difference once.
+// CreateMissing creates missing streams and leaves the others unchanged, because another replica
+// may have started later with other settings. If two replicas kept reverting each other's changes,
+// each could drop messages that the other should keep. CreateMissing logs each difference once.
 func (s *Streams) CreateMissing(ctx context.Context) error {
 	return s.eachStream(ctx, s.logDifference)
 }
 
-// differs handles a stream whose named fields differ from want.
+// differs handles a stream whose configuration differs from want in the given fields.
 type differs func(ctx context.Context, want jetstream.StreamConfig, fields []string) error
 
-// eachStream creates missing streams, calls differs for each stream that differs, and finally
-// measures the broker's clock.
+// eachStream creates missing streams, calls differs for each stream that differs, and then measures
+// the broker's clock.
 func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	var log bool
 	err := s.admin.RetryUntilLeader(ctx, "read the streams", func(ctx context.Context) (err error) {
@@ -68,12 +68,13 @@ func (s *Streams) eachStream(ctx context.Context, differs differs) error {
 	})
 }
 
-// accountTimeout bounds reading the account limits. A user without permission gets no answer.
+// accountTimeout bounds the request for the account limits, which gets no answer if the user lacks
+// permission.
 const accountTimeout = 2 * time.Second
 
-// checkAccount compares the configuration with the NATS account's limits, so that a failed start
-// names the key or the limit to change. Without permission to read them, the creation of a stream
-// reports the problem instead.
+// checkAccount compares the configuration with the limits of the NATS account, so that a startup
+// error names the key or the limit to change. If the user may not read the limits, creating a
+// stream fails later instead.
 func (s *Streams) checkAccount(ctx context.Context) error {
 	if err := s.admin.reads.link.checkPayload(); err != nil {
 		return err
@@ -103,9 +104,9 @@ func (s *Streams) checkAccount(ctx context.Context) error {
 // objectStoresTimeout bounds the update of the tenants' object stores at startup.
 const objectStoresTimeout = 10 * time.Second
 
-// updateObjectStores applies this configuration's replicas, TTL and reserved bytes to the tenants'
-// existing object stores. Stores that do not answer in time keep their settings until the next
-// start, so that one store does not delay the others.
+// updateObjectStores applies the configured replicas, TTL and reserved bytes to the tenants'
+// existing object stores. A store that does not answer in time keeps its settings until the next
+// start, so one store cannot delay the others for long.
 func (s *Streams) updateObjectStores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, objectStoresTimeout)
 	defer cancel()
@@ -153,13 +154,13 @@ func (s *Streams) updateObjectStore(ctx context.Context, name string) error {
 	return s.updateStream(ctx, want, fields)
 }
 
-// wasLost reports whether a missing stream had existed: this process has seen it, or it is the
-// queue of an existing log. A stream in memory ends with its server and does not count.
+// wasLost reports whether a missing stream used to exist: this process has seen it, or it is the
+// work stream and the log exists. Memory streams do not count, because they end with their server.
 func (s *Streams) wasLost(want jetstream.StreamConfig, log bool) bool {
 	return s.wasSeen(want) || log && want.Name == s.admin.names.Work()
 }
 
-// wasSeen reports whether this process has seen a stream that is kept on disk.
+// wasSeen reports whether a stream is kept on disk and this process has seen it.
 func (s *Streams) wasSeen(want jetstream.StreamConfig) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +182,8 @@ func (s *Streams) Recreated(stream string) int {
 	return s.lost[stream]
 }
 
-// checkLogPresent reports whether the log exists. It fails if accepted jobs exist without their
-// log: an operator must decide what happens to them.
+// checkLogPresent reports whether the log exists. It fails if there are accepted jobs but no log,
+// because an operator must decide what happens to them.
 func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 	if _, err := s.admin.js.Stream(ctx, s.admin.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, wrapf(err, "stream %s", s.admin.names.Tasks())
@@ -203,7 +204,8 @@ func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 	return false, nil
 }
 
-// ensureStream reports whether it created the stream.
+// ensureStream creates a stream if it is missing, and calls differs if it differs from want. It
+// reports whether it created the stream.
 func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig, differs differs) (created bool, err error) {
 	down, _ := s.admin.reads.link.state.now()
 	stream, err := s.admin.js.Stream(ctx, want.Name)
@@ -226,13 +228,13 @@ func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig,
 	return false, differs(ctx, want, fields)
 }
 
-// deletionTakes is how long a server may keep removing the files of a stream or consumer that it
-// reports as gone. A new one of that name loses its files in this time: it works until the server
-// restarts, and then disappears (nats-server 2.15.2).
+// deletionTakes is how long a server may continue to remove the files of a stream or consumer that
+// it no longer reports. A stream or consumer created under the same name during this time loses its
+// files. It works until the server restarts and then disappears (nats-server 2.15.2).
 const deletionTakes = time.Second
 
-// createStream creates a missing stream and reports whether it did. Among concurrent calls in this
-// process, one creates it.
+// createStream creates a missing stream and reports whether it did. Of several concurrent calls in
+// this process, only one creates the stream.
 func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig) (stream jetstream.Stream, created bool, err error) {
 	release, err := s.oneCreates(ctx)
 	if err != nil {
@@ -261,8 +263,8 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 	return stream, err == nil, wrapf(explainReplicas(err, s.replicas), "cannot be created")
 }
 
-// wasUnheard reports, once, whether this process requested the creation of an existing stream and
-// got no answer. This process then counts as its creator.
+// wasUnheard reports whether this process asked to create a stream and got no answer. If the stream
+// now exists, this process counts as its creator. wasUnheard returns true only once.
 func (s *Streams) wasUnheard(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,10 +283,11 @@ func (s *Streams) oneCreates(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// firstSequence returns the first sequence for a new stream. An ack identifies its message only by
-// stream, consumer and sequence, so streams of work items start at the current time in
-// microseconds. Sequences then never repeat, and a late ack for a lost stream cannot match another
-// job's item. The log starts at 1: its last sequence reveals lost events.
+// firstSequence returns the first sequence of a new stream. An ack identifies its message only by
+// stream, consumer and sequence. The streams of requests and work items therefore start at the
+// current time in microseconds. Their sequences never repeat, and a late ack for a lost stream
+// cannot match another job's item. The log starts at 1, because its last sequence reveals lost
+// events.
 func (s *Streams) firstSequence(want jetstream.StreamConfig, now time.Time) uint64 {
 	if slices.Contains([]string{s.admin.names.Requests(), s.admin.names.Work(), s.admin.names.Wait()}, want.Name) {
 		return uint64(now.UnixMicro())
@@ -292,7 +295,7 @@ func (s *Streams) firstSequence(want jetstream.StreamConfig, now time.Time) uint
 	return want.FirstSeq
 }
 
-// logDifference logs how a stream differs, unless that was already the last entry about it.
+// logDifference logs how a stream differs, unless its last log entry reported the same difference.
 func (s *Streams) logDifference(_ context.Context, want jetstream.StreamConfig, fields []string) error {
 	difference := strings.Join(fields, ", ")
 	s.mu.Lock()

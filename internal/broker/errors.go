@@ -11,23 +11,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Outcomes of a failed publish. After ErrNoAnswer the message may be stored; after the others it is
-// not.
+// These errors classify failed publishes. After ErrNoAnswer, the message may be stored. After the
+// others, it is not.
 var (
-	// ErrWrongSequence means that the expected last sequence was not the last (10071).
+	// ErrWrongSequence means that the subject's last sequence is not the expected one (10071).
 	ErrWrongSequence = errors.New("the subject's last sequence differs")
 	// ErrInFlight means that another write to the subject is in flight (10164, 10158).
 	ErrInFlight = errors.New("another write on the subject is in flight")
 	// ErrFull means that the stream or subject is full (10077).
 	ErrFull = errors.New("the stream is full")
-	// ErrStorage means that the server's or account's storage is used up. It comes with ErrFull.
+	// ErrStorage means that the storage of the server or the account is used up. It is always
+	// joined with ErrFull.
 	ErrStorage = errors.New("JetStream storage is full")
-	// ErrAccountLimit means that a limit of the NATS account forbids it, until an operator raises
-	// it.
+	// ErrAccountLimit means that a limit of the NATS account was reached. Retrying is pointless
+	// until an operator raises it.
 	ErrAccountLimit = errors.New("a NATS account limit forbids it")
 	// ErrTooLarge means that the message exceeds a size limit.
 	ErrTooLarge = errors.New("the message is too large")
-	// ErrRefused means that the server refused for another reason.
+	// ErrRefused means that the server refused the message for another reason.
 	ErrRefused = errors.New("the server refused the message")
 	// ErrNoAnswer means that the message may or may not be stored.
 	ErrNoAnswer = errors.New("no answer from JetStream")
@@ -51,27 +52,26 @@ const (
 	codeNoLeader              jetstream.ErrorCode = 10008
 	codeNotLeader             jetstream.ErrorCode = 10009
 	codeTooLarge              jetstream.ErrorCode = 10054
-	// A full stream or subject, and a server without storage. A refused batch stored nothing
-	// either.
+	// The stream or subject is full, or the server has no storage left. A batch refused with one of
+	// these codes stored nothing.
 	codeStoreFailed           jetstream.ErrorCode = 10077
 	codeInsufficientResources jetstream.ErrorCode = 10023
 )
 
-// storageUsedUp lists the refusals by a server or account without disk or memory left. The server
-// stored nothing.
+// storageUsedUp lists the error codes of a server or account that has no disk space or memory left.
+// The server stored nothing.
 var storageUsedUp = []jetstream.ErrorCode{10002, codeInsufficientResources, 10028, 10047}
 
-// accountLimits lists the refusals due to account limits: the number of streams, a required
-// max_bytes and its largest value.
+// accountLimits lists the error codes for account limits: the number of streams, a required
+// max_bytes, and the largest max_bytes.
 var accountLimits = []jetstream.ErrorCode{10027, 10113, 10122}
 
-// leaderless lists the refusals that end with the next election or with the return of a node: no
-// leader, this server is not the leader, too few peers online, or the stream or consumer is not
-// served.
+// leaderless lists the error codes that may disappear with the next election or when a node
+// returns: no leader, not the leader, too few peers online, stream offline, and consumer offline.
 var leaderless = []jetstream.ErrorCode{10005, codeNoLeader, codeNotLeader, 10118, 10119}
 
-// Classify adds one of the outcomes above to a publish error. Without responders, no stream
-// listened. A closed or disconnected client that refused to send stored nothing either.
+// Classify joins one of the errors above to a publish error. It uses ErrUnavailable if no stream
+// responded or if the client did not send the message because it was closed or disconnected.
 func Classify(err error) error {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -112,8 +112,8 @@ func classifyAPI(api *jetstream.APIError) error {
 	case slices.Contains(accountLimits, api.ErrorCode):
 		return errors.Join(ErrAccountLimit, api)
 	}
-	// 5xx with another code (no quorum, shutting down, overrun) leaves open whether the proposal
-	// went through.
+	// After any other 5xx (no quorum, shutting down, overrun), the proposal may or may not have
+	// been applied.
 	if api.Code >= 500 {
 		return errors.Join(ErrNoAnswer, api)
 	}
@@ -124,7 +124,7 @@ func classifyAPI(api *jetstream.APIError) error {
 }
 
 // isLimit reports whether a stream limit caused the refusal. nats-server uses the same code for
-// limits and write errors (2.15.2, store.go).
+// limits and for write errors (2.15.2, store.go).
 func isLimit(api *jetstream.APIError) bool {
 	return strings.HasPrefix(api.Description, "maximum ") || strings.HasPrefix(api.Description, "message too large")
 }
@@ -134,8 +134,8 @@ func Permanent(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused) || errors.Is(err, ErrAccountLimit)
 }
 
-// Unavailable reports whether err, of this package or the client library, means that JetStream is
-// unusable at the moment, rather than that the call was wrong.
+// Unavailable reports whether err means that JetStream is unusable at the moment, rather than that
+// the call was wrong. err may come from this package or from the client library.
 func Unavailable(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.Code >= 500 {
@@ -144,14 +144,14 @@ func Unavailable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoAnswer) || passing(err)
 }
 
-// CutOff reports whether err means only that a deadline passed, without evidence of trouble in
+// CutOff reports whether err means only that a deadline passed and is no evidence of a problem with
 // JetStream or the connection. The caller must know whose deadline it was.
 func CutOff(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &api) && !unconnected(err)
 }
 
-// Reason describes err to callers of genbus in one line. It names no stream and repeats nothing.
+// Reason describes err in one line for callers of genbus. It omits stream names and repetitions.
 // Log err itself.
 func Reason(err error) string {
 	switch {
@@ -195,8 +195,8 @@ func passing(err error) bool {
 // isElecting reports whether JetStream refused because the stream is electing its leader.
 func isElecting(err error) bool { return hasCode(err, codeNoLeader) || hasCode(err, codeNotLeader) }
 
-// unconnected reports whether there was no connection. The client refuses to send then, because it
-// has no buffer.
+// unconnected reports whether there was no connection or no responder. Without a connection, the
+// client refuses to send, because it has no buffer.
 func unconnected(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting)

@@ -19,24 +19,25 @@ type link struct {
 	// onLost is called when the connection is lost, onBack after a reconnect. Set both before dial.
 	onLost, onBack func()
 
-	payload atomic.Int64 // smallest max_payload seen, in bytes; 0: none yet
+	payload atomic.Int64 // smallest max_payload seen, in bytes; 0 if none
 }
 
 func newLink(name string, log *slog.Logger) *link {
 	return &link{name: name, log: log, state: newConnState(), closed: make(chan struct{}), onLost: func() {}, onBack: func() {}}
 }
 
-// A connection that drops packets silently is replaced when pingsOut pings in a row have no answer:
-// 10 to 15 s after the last one. With the client's defaults, every request would fail for six
-// minutes.
+// The client replaces a connection that silently drops packets once pingsOut pings in a row are
+// unanswered, 10 to 15 s after the last answer. With the client's defaults, every request would
+// fail for six minutes.
 const (
 	pingEvery = 5 * time.Second
 	pingsOut  = 2
 )
 
-// answersOfOne is the buffer for answers to one request, in messages. It exceeds the longest answer
-// to a direct get (pageMessages, MostSubjects) and the replicas of a fleet. Each request allocates
-// it: the client's default of 65,536 would cost half a megabyte per read.
+// answersOfOne is the size, in messages, of the buffer for the answers to one request. It exceeds
+// the longest answer to a direct get (pageMessages, MostSubjects) and the number of replicas in a
+// fleet. The client allocates it for each request, and its default of 65,536 messages would cost
+// half a megabyte per read.
 const answersOfOne = 2048
 
 const dialTimeout = 10 * time.Second
@@ -49,8 +50,8 @@ func (l *link) dial(url string, opts []nats.Option) (err error) {
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(pingsOut),
-		// Without a buffer, a publish fails while disconnected. A buffered one would be sent after
-		// its caller has given up.
+		// Disable the client's buffer, so that publishing fails while disconnected. A buffered
+		// message would be sent after its caller has given up.
 		nats.ReconnectBufSize(-1),
 		nats.SyncQueueLen(answersOfOne),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { l.lost(err) }),
@@ -64,7 +65,7 @@ func (l *link) dial(url string, opts []nats.Option) (err error) {
 	return nil
 }
 
-// lost is also called for our own Close, without an error.
+// lost is also called after close, with a nil error.
 func (l *link) lost(err error) {
 	l.state.lost()
 	l.onLost()
@@ -87,8 +88,8 @@ func (l *link) asyncError(s *nats.Subscription, err error) {
 	l.log.Warn("received asynchronous NATS error", "connection", l.name, "error", err, "subject", s.Subject)
 }
 
-// isUp reports whether there is a connection. nats.Conn.IsConnected would wait for a lock that the
-// client holds while it writes to a server that does not read.
+// isUp reports whether the link is connected. It does not use nats.Conn.IsConnected, which waits
+// for a lock that the client holds while it writes to a server that does not read.
 func (l *link) isUp() bool {
 	down, _ := l.state.now()
 	return down.Err() == nil
@@ -96,7 +97,7 @@ func (l *link) isUp() bool {
 
 const flushTimeout = 2 * time.Second
 
-// close flushes publishes that nobody waits for, such as acks, and closes the connection.
+// close flushes messages that no caller waits for, such as acks, and closes the connection.
 func (l *link) close() {
 	if l.nc == nil {
 		return
@@ -110,8 +111,8 @@ func (l *link) close() {
 	<-l.closed
 }
 
-// maxPayload returns the smallest max_payload (server, account or user limit) since the process
-// started, in bytes.
+// maxPayload returns the smallest max_payload seen since the process started, in bytes. The limit
+// may come from the server, the account or the user.
 func (l *link) maxPayload() int64 {
 	now := l.nc.MaxPayload()
 	for {
@@ -125,7 +126,7 @@ func (l *link) maxPayload() int64 {
 	}
 }
 
-// minPayload suffices for every event without a body and for a video result.
+// minPayload is enough for a video result and for every event without a body.
 const minPayload = 64 << 10
 
 func (l *link) checkPayload() error {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxListed is the most consumers of a stream that Consumers reads.
+// maxListed limits how many consumers of a stream Consumers reads.
 const maxListed = 100_000
 
 type listAnswer struct {
@@ -22,7 +22,7 @@ type listAnswer struct {
 // server omits consumers whose leader does not answer.
 func (a *admin) Consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	out := map[string]*jetstream.ConsumerInfo{}
-	// Omitted consumers count for the offset, so a page can be short.
+	// Omitted consumers count toward the offset, so a page may be short.
 	for at, total := 0, 1; at < min(total, maxListed); at += pageConsumers {
 		page, err := a.consumersFrom(ctx, stream, at)
 		if err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/genbus/genbus/internal/objectwrite"
 )
 
-// Objects use the layout of ADR 20 of NATS, so that `nats object get` works. The client library's
-// Put publishes up to 4,000 chunks ahead of the acks (package objectwrite), and its Get reads
-// through a consumer whose window grows to 32 MiB. For 1 GiB on the embedded server they took 136
-// and 162 MB of heap; this code takes 34 and 59 MB, mostly in the server.
+// Objects use the layout of NATS ADR 20, so that `nats object get` works. The client library's Put
+// publishes up to 4,000 chunks ahead of the acks (see package objectwrite), and its Get reads
+// through a consumer whose window grows to 32 MiB. For a 1 GiB object on the embedded server, they
+// took 136 and 162 MB of heap. This code takes 34 and 59 MB, most of it in the server.
 
 // Body identifies a stored body in a tenant's object store.
 type Body struct {
@@ -33,9 +33,9 @@ type Body struct {
 
 type objects struct{ b *Broker }
 
-// put publishes the chunks and then the info that makes the object visible. Its name is the prefix
-// plus a random suffix, so that a write never replaces another object, and the writer can remove
-// its own object without checking for other users (docs/adr/0009).
+// put publishes the chunks and then the info that makes the object visible. The object's name is
+// the prefix plus a random suffix. A write therefore never replaces another object, and the writer
+// can delete its object without checking whether someone else uses it (docs/adr/0009).
 func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
 	info := jetstream.ObjectInfo{Bucket: bucket}
 	info.Name = prefix + "-" + rand.Text()
@@ -45,17 +45,17 @@ func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 		if err = o.putInfo(ctx, info); err == nil {
 			return ref, nil
 		}
-		// The info may be stored even though no answer came.
+		// The info may be stored even if no answer arrived.
 		err = errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectwrite.InfoOf(bucket, info.Name)))
 	}
 	return Body{}, errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectwrite.ChunksOf(bucket, info.NUID)))
 }
 
 // putChunks publishes the chunks of r and completes info. It waits for each ack even after ctx
-// ends: otherwise the purge that follows could overtake a chunk.
+// ends. Otherwise, the purge that follows could overtake a chunk.
 func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
 	size := objectwrite.ChunkSize(o.b.MaxPayload())
-	if known, ok := r.(*bytes.Reader); ok { // a small body needs a small buffer
+	if known, ok := r.(*bytes.Reader); ok { // a small body needs only a small buffer
 		size = max(1, min(size, int64(known.Len())))
 	}
 	if limit > 0 {
@@ -85,9 +85,10 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// putInfo creates the info, and fails if one of that name exists. If the answer is lost or ctx ends
-// first, it resends. The name is unique to this writer, so ErrWrongSequence then means that an
-// attempt is stored. A purge could overtake the first message and leave it behind.
+// putInfo creates the info and fails if one of that name already exists. If the answer is lost or
+// ctx ends first, it sends the info again. A purge would not be enough, because it could overtake
+// the first message and leave it behind. The name is unique to this writer, so ErrWrongSequence
+// then means that an attempt was stored.
 func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 	m, err := objectwrite.Description(info)
 	if err != nil {
@@ -117,10 +118,11 @@ func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 	}
 }
 
-// delete removes the object that ref names, unless a different object now has that name. A ref
-// without a digest matches any object, and chunks without an info. Chunks go last, because
-// Bodies.Of finds an interrupted deletion by them. Delete of the client library trusts any replica
-// that reports the object missing, and leaves a marker.
+// delete removes the object that ref names, unless a different object now has that name. If ref has
+// no digest, it matches any object of that name, even one with chunks but no info. Chunks are
+// removed last, because Bodies.Of finds an interrupted deletion by its chunks. The client library's
+// Delete is unsuitable, because it trusts any replica that reports the object missing, and it
+// leaves a marker.
 func (o objects) delete(ctx context.Context, ref Body) error {
 	named := ref.SHA256 == [sha256.Size]byte{}
 	info, err := o.info(ctx, ref.Bucket, ref.Name)
@@ -135,7 +137,7 @@ func (o objects) delete(ctx context.Context, ref Body) error {
 	if err := o.purge(ctx, ref.Bucket, objectwrite.InfoOf(ref.Bucket, ref.Name)); err != nil {
 		return err
 	}
-	if strings.ContainsAny(info.NUID, "*>") { // set by another program; must not make us purge our chunks
+	if strings.ContainsAny(info.NUID, "*>") { // set by another program; a wildcard would purge the chunks of other objects
 		return nil
 	}
 	return o.purge(ctx, ref.Bucket, objectwrite.ChunksOf(ref.Bucket, info.NUID))
@@ -145,8 +147,8 @@ type purgeRequest struct {
 	Filter string `json:"filter"`
 }
 
-// purge removes the messages on one subject of an object. A message without an answer may arrive
-// after the purge; it stays until the bucket's TTL.
+// purge removes the messages on one subject of an object. A message that was published but not
+// acknowledged may arrive after the purge. It stays until the bucket's TTL expires.
 func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("purge %s: no answer within %s", subject, PublishTimeout))
 	defer cancel()
@@ -168,8 +170,8 @@ func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	return fmt.Errorf("purge %s: %w", subject, a.Error)
 }
 
-// info reads the description of an object, which may be of a deletion, from the bucket's leader. It
-// returns ErrBodyLost without one.
+// info reads an object's info from the bucket's leader. The info may describe a deleted object. If
+// there is none, info returns ErrBodyLost.
 func (o objects) info(ctx context.Context, bucket, name string) (jetstream.ObjectInfo, error) {
 	var info jetstream.ObjectInfo
 	m, err := o.b.Last(ctx, objectwrite.Stream(bucket), objectwrite.InfoOf(bucket, name))

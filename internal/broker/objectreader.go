@@ -14,21 +14,21 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// objectReader reads an object chunk by chunk. It needs no consumer, so a slow reader holds one
-// chunk and an abandoned one leaks nothing.
+// objectReader reads an object chunk by chunk. It uses no consumer, so a slow reader holds only one
+// chunk and an abandoned reader leaks nothing.
 type objectReader struct {
 	ctx    context.Context
 	o      objects
 	ref    Body
-	chunks string // their subject
-	next   uint64 // first sequence to search for the next chunk
+	chunks string // subject of the chunks
+	next   uint64 // lowest sequence that the next chunk can have
 	left   uint64 // bytes not fetched yet
 	sum    hash.Hash
-	chunk  []byte // fetched and not yet read
+	chunk  []byte // fetched but not yet read
 	err    error  // first failure; sticky
 }
 
-// open returns ErrBodyLost unless the object of that name matches ref.
+// open returns a reader for a body, or ErrBodyLost if the object of that name does not match ref.
 func (o objects) open(ctx context.Context, ref Body) (*objectReader, error) {
 	info, err := o.info(ctx, ref.Bucket, ref.Name)
 	if err != nil {
@@ -42,7 +42,7 @@ func (o objects) open(ctx context.Context, ref Body) (*objectReader, error) {
 	}, nil
 }
 
-// Read returns io.EOF only if size and digest match.
+// Read returns io.EOF only if the size and digest match.
 func (r *objectReader) Read(p []byte) (int, error) {
 	for len(r.chunk) == 0 && r.err == nil {
 		r.err = r.fetch()
@@ -55,8 +55,8 @@ func (r *objectReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fetch reads the next chunk. It withholds the last chunk if the digest is wrong, so that a reader
-// that counts bytes notices the damage too.
+// fetch reads the next chunk. If the digest is wrong, it withholds the last chunk, so that a caller
+// that only counts bytes also notices the damage.
 func (r *objectReader) fetch() error {
 	if r.left == 0 {
 		return io.EOF
@@ -86,8 +86,9 @@ func (r *objectReader) Close() error {
 	return nil
 }
 
-// chunk returns the first message on a subject from sequence seq on, read from any replica. A chunk
-// never changes, so a lagging replica can only miss it; the leader answers then.
+// chunk returns the first message on a subject whose sequence is at least seq. It accepts an answer
+// from any replica. Chunks never change, so a lagging replica can only fail to find one. In that
+// case, chunk asks the leader.
 func (o objects) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
 	m, err := o.b.direct(ctx, stream, streamread.Next(subject, seq))
 	if err != nil && ctx.Err() == nil {

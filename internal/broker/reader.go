@@ -18,7 +18,7 @@ var ErrNoMessage = streamread.ErrNoMessage
 // ReadTimeout bounds the wait for the answer to one read.
 const ReadTimeout = 5 * time.Second
 
-// Stored is a stored message of a stream.
+// Stored is a message stored in a stream.
 type Stored = streamread.Message
 
 type reader struct {
@@ -27,32 +27,32 @@ type reader struct {
 	unreplicated unreplicated
 }
 
-// Last returns the last message on a subject or pattern, as the stream's leader has it. On an
-// unreplicated stream, a direct get is used.
+// Last returns the last message on a subject or pattern. It asks the stream's leader, or uses a
+// direct get if the stream is unreplicated.
 func (r *reader) Last(ctx context.Context, stream, subject string) (Stored, error) {
 	return r.get(ctx, stream, streamread.Last(subject))
 }
 
-// Probe is Last for a subject that usually has no message. Only the leader can confirm that, so
-// Probe skips the direct get.
+// Probe is like Last but for a subject that usually has no message. Only the leader can confirm
+// that there is none, so Probe skips the direct get.
 func (r *reader) Probe(ctx context.Context, stream, subject string) (Stored, error) {
 	return r.ofLeader(ctx, stream, streamread.Last(subject))
 }
 
-// Next returns the first message on a subject with sequence seq or above, read like Last.
+// Next returns the first message on a subject whose sequence is at least seq. It reads like Last.
 func (r *reader) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
 	return r.get(ctx, stream, streamread.Next(subject, seq))
 }
 
-// At returns the message with this sequence, read like Last.
+// At returns the message with the given sequence. It reads like Last.
 func (r *reader) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
 	return r.get(ctx, stream, streamread.At(seq))
 }
 
-// errUnsettled means that a message was read which may not be on disk.
+// errUnsettled means that the message that was read may not be on disk.
 var errUnsettled = errors.New("the message is part of a batch whose sync was not confirmed")
 
-// get uses the cheapest read that is as current as the leader's.
+// get uses the cheapest read that is as current as a read from the leader.
 func (r *reader) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	if r.unreplicated.has(stream) {
 		if m, decided, err := r.getUnreplicated(ctx, stream, req); decided {
@@ -62,8 +62,8 @@ func (r *reader) get(ctx context.Context, stream string, req streamread.Request)
 	return r.ofLeader(ctx, stream, req)
 }
 
-// checked rejects a message of a batch that may not be on disk. Such a message would prove a write
-// that a power cut can revert.
+// checked rejects a message of a batch that may not be on disk. Otherwise, a caller could rely on a
+// write that a power failure can still revert.
 func (r *reader) checked(stream string, m Stored, err error) (Stored, error) {
 	if err == nil && !r.settled(stream, m.Header) {
 		return Stored{}, fmt.Errorf("message %d of %s: %w", m.Seq, stream, errors.Join(ErrUnavailable, errUnsettled))
@@ -71,7 +71,7 @@ func (r *reader) checked(stream string, m Stored, err error) (Stored, error) {
 	return m, err
 }
 
-// ofLeader reads from the leader. It retries within ReadTimeout while the stream elects one.
+// ofLeader reads from the leader. While the stream elects one, it retries for up to ReadTimeout.
 func (r *reader) ofLeader(ctx context.Context, stream string, req streamread.Request) (m Stored, err error) {
 	ctx, cancel := readTimeout(ctx, stream)
 	defer cancel()
@@ -116,8 +116,8 @@ func (r *reader) read(ctx context.Context, stream, api string, req streamread.Re
 	return reply, nil
 }
 
-// ask sends a request that is safe to repeat, and repeats it if its connection is lost before the
-// answer. Without a connection it fails at once.
+// ask sends a request that is safe to repeat. It repeats the request if the connection is lost
+// before the answer arrives. If there is no connection, it fails immediately.
 func (r *reader) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	for {
 		down, _ := r.link.state.now()
@@ -139,7 +139,7 @@ func (r *reader) ask(ctx context.Context, subject string, body []byte) (*nats.Ms
 	}
 }
 
-// askOver sends a request over one connection and fails when that connection is lost.
+// askOver sends a request over the current connection and fails if that connection is lost.
 func (r *reader) askOver(ctx, down context.Context, subject string, body []byte) (*nats.Msg, error) {
 	try, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,6 +147,6 @@ func (r *reader) askOver(ctx, down context.Context, subject string, body []byte)
 	return r.link.nc.RequestWithContext(try, subject, body)
 }
 
-// IsInbox reports whether reply is an inbox. Replicas answer to inboxes only: otherwise a requester
-// could direct an answer to any subject that the service may publish to.
+// IsInbox reports whether reply is an inbox. Replicas send answers only to inboxes. Otherwise, a
+// requester could direct an answer to any subject that the service may publish to.
 func IsInbox(reply string) bool { return strings.HasPrefix(reply, nats.InboxPrefix) }

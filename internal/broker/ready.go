@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// trouble is the reason why the last check by Ready failed.
+// trouble records why the last check by Ready failed.
 type trouble struct {
 	err error
-	// refuse is the time from which callers are refused without a request to JetStream.
+	// refuse is the time from which Trouble returns err.
 	refuse time.Time
 }
 
 var errNoLeader = errors.New("no leader")
 
-// after returns the trouble after another failed check; t is nil if the previous one succeeded.
-// Callers may wait PublishTimeout for an election, and are refused at once if JetStream did not
-// answer. refuse never moves later, so that refused callers do not wait again.
+// after returns the new trouble when another check has failed. t is nil if the previous check
+// succeeded. Callers may wait up to PublishTimeout for an election, but are refused immediately if
+// JetStream does not answer. Further failed checks never postpone refuse, so callers that are
+// already refused do not start to wait again.
 func (t *trouble) after(err error, now time.Time) *trouble {
 	next := &trouble{err: err, refuse: now}
 	if isElecting(err) || errors.Is(err, errNoLeader) {
@@ -30,7 +31,8 @@ func (t *trouble) after(err error, now time.Time) *trouble {
 	return next
 }
 
-// Ready returns nil if JetStream answers, and the reason otherwise. Trouble reuses its result.
+// Ready returns nil if JetStream is usable, and otherwise the reason why it is not. Trouble uses
+// the result of the last call.
 func (b *Broker) Ready(ctx context.Context) error {
 	err := b.look(ctx)
 	if err == nil {
@@ -41,9 +43,11 @@ func (b *Broker) Ready(ctx context.Context) error {
 	return err
 }
 
-// Trouble returns, without blocking, why JetStream is unusable: a connection is down, the disk of
-// the embedded server is full, or the last Ready failed and callers need not wait for an election.
-// Call it before serving a request, so that the caller does not run into its own timeout.
+// Trouble returns, without blocking, why JetStream is unusable, or nil. It returns an error if a
+// connection is down, if the embedded server's disk is full, or if the last Ready failed. After a
+// failure due to an election, it returns nil for up to PublishTimeout, because callers may wait for
+// a leader. Call Trouble before serving a request, so that the caller gets an error instead of a
+// timeout.
 func (b *Broker) Trouble() error {
 	if !b.isConnected() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)
@@ -66,7 +70,8 @@ func (b *Broker) look(ctx context.Context) error {
 	if err := b.writer.link.checkPayload(); err != nil {
 		return err
 	}
-	// The log comes first: its answer sets the clock, which must work even if another stream fails.
+	// The log comes first, because its answer also sets the clock, which must work even if another
+	// stream fails.
 	for _, name := range []string{b.names.Tasks(), b.names.Work(), b.names.Wait()} {
 		info, err := b.timedInfo(ctx, name)
 		if err != nil {

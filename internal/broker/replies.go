@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// replies routes the answers to published messages to their callbacks, over one subscription. It is
-// safe for concurrent use.
+// replies routes the answers to published messages to their callbacks. It uses one subscription for
+// all of them. It is safe for concurrent use.
 type replies struct {
 	nc     *nats.Conn
 	prefix string
@@ -20,7 +20,7 @@ type replies struct {
 	waiting map[uint64]func(*nats.Msg, error)
 }
 
-// newReplies returns a value that needs subscribe before its first publish.
+// newReplies returns a replies value. Call subscribe before the first publish.
 func newReplies() *replies { return &replies{waiting: map[uint64]func(*nats.Msg, error){}} }
 
 // subscribe subscribes nc to the answers. The subscription ends with the connection.
@@ -36,8 +36,9 @@ func (r *replies) subscribe(nc *nats.Conn) error {
 	return nil
 }
 
-// publish sends a copy of m and calls answered once, with the answer or with the loss of the
-// connection. If publish fails, it sent nothing and does not call answered.
+// publish sends a copy of m. It calls answered exactly once, with the answer or with an error if
+// the connection is lost. If publish returns an error, it has sent nothing and does not call
+// answered.
 func (r *replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint64, err error) {
 	r.mu.Lock()
 	r.last++
@@ -54,11 +55,11 @@ func (r *replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint
 	return id, nil
 }
 
-// connection returns the number of the current connection. It changes on a reconnect, before
-// anything is sent over the new connection.
+// connection returns a number that identifies the current connection. It changes on a reconnect
+// before anything is sent over the new connection.
 func (r *replies) connection() uint64 { return r.nc.Stats().Reconnects }
 
-// forget drops a callback. It reports whether the answer was still outstanding.
+// forget removes a callback and reports whether its answer was still outstanding.
 func (r *replies) forget(id uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,8 +82,7 @@ func (r *replies) answer(m *nats.Msg) {
 	}
 }
 
-// lost fails all outstanding callbacks, because answers never arrive after their connection is
-// lost.
+// lost fails all outstanding callbacks, because their answers cannot arrive over a new connection.
 func (r *replies) lost() {
 	r.mu.Lock()
 	lost := r.waiting

@@ -14,9 +14,9 @@ const (
 	tryTimeout    = 5 * time.Second
 )
 
-// RetryUntilLeader calls f until it succeeds, for up to a minute, while JetStream does not answer
-// or has no leader. Any other error ends it at once. Each call has a bounded context, and f must be
-// safe to repeat. what describes f for logs and errors.
+// RetryUntilLeader retries f for up to a minute while JetStream does not answer or has no leader.
+// It returns any other error immediately. Each call of f has a timeout, and f must be safe to
+// repeat. what describes f in logs and errors.
 func (a *admin) RetryUntilLeader(ctx context.Context, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream did not finish within %s", what, leaderTimeout))
 	defer cancel()
@@ -38,7 +38,7 @@ func try(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// Wait blocks for d. If ctx ends first, it returns the cause.
+// Wait blocks for d. If ctx ends first, it returns the cause of ctx.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

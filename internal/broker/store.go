@@ -7,8 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// StoreLeft returns how many bytes the embedded server may still write to disk. At 0, it refuses
-// writes to every stream, whatever the stream's own limit. known is false for an external server.
+// StoreLeft returns how many bytes the embedded server may still write to disk. At 0, the server
+// refuses writes to every stream, regardless of the stream's own limits. known is false for an
+// external server.
 func (b *Broker) StoreLeft() (bytes int64, known bool) {
 	if b.embedded == nil {
 		return 0, false
@@ -26,8 +27,8 @@ func (e *embedded) storeLeft() (bytes int64, known bool) {
 	return v.JetStream.Config.MaxStore - int64(v.JetStream.Stats.Store), true
 }
 
-// Batches need roomForBatches bytes of free store, checked every roomEvery. If the store fills up
-// within a batch, the server stores part of it and neither answers nor syncs.
+// Batches need roomForBatches bytes of free space, which hasRoom checks every roomEvery. If the
+// store fills up during a batch, the server stores part of it and neither syncs it nor answers.
 const (
 	roomForBatches = 256 << 20
 	roomEvery      = time.Second
@@ -42,15 +43,15 @@ func (e *embedded) hasRoom() bool {
 	return !e.full.Load()
 }
 
-// sound reports whether the server has met no error while writing or syncing a stream. It waits for
-// a sync in progress.
+// sound reports whether the server has written and synced a stream without errors so far. It waits
+// for a sync in progress.
 func (e *embedded) sound(stream string) bool {
 	return !e.settling() && e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Stream: stream}).Status == "ok"
 }
 
-// StoreSpare returns the bytes of the embedded server's disk that are free for anything but the job
-// log; the log's unused share of its max_bytes stays reserved. A negative result is the shortfall
-// of that reserve. known is false for an external server.
+// StoreSpare returns the free bytes of the embedded server's store minus those reserved for the job
+// log, which is the unused part of the log's max_bytes. If the result is negative, the reserved
+// bytes exceed the free ones. known is false for an external server.
 func (b *Broker) StoreSpare(log *jetstream.StreamInfo) (bytes int64, known bool) {
 	left, known := b.StoreLeft()
 	return left - max(log.Config.MaxBytes-int64(log.State.Bytes), 0), known

@@ -18,24 +18,25 @@ import (
 const (
 	// storeEvery is the interval between checks of the embedded server's store.
 	storeEvery = 2 * time.Second
-	// spaceNeeded is the free disk space in bytes needed before a restart.
+	// spaceNeeded is the free disk space, in bytes, that a restart requires.
 	spaceNeeded = 16 << 20
-	// maxRestarts bounds restarts that do not help.
+	// maxRestarts limits the number of restarts if the store keeps failing.
 	maxRestarts = 2
-	// restartSettles is how long after a restart an earlier write may still be undecided.
+	// restartSettles is how long after a restart the outcome of an earlier write may still be
+	// undecided.
 	restartSettles = 2 * PublishTimeout
-	// faultFor is how long one failed write marks an external server's store as failing. A later
-	// successful write clears the mark.
+	// faultFor is how long a failed write marks an external server's store as failing. A successful
+	// write clears the mark earlier.
 	faultFor = 30 * time.Second
 )
 
-// storeFault is a failed write whose cause is not a stream limit, such as a full disk.
+// storeFault is a write that failed for a reason other than a stream limit, such as a full disk.
 type storeFault struct {
 	err error
 	at  time.Time
 }
 
-// storeFaults holds the latest fault; nil after a successful write.
+// storeFaults holds the latest fault, or nil if a write has succeeded since.
 type storeFaults struct{ last atomic.Pointer[storeFault] }
 
 func (f *storeFaults) set(err error) { f.last.Store(&storeFault{err, time.Now()}) }
@@ -46,8 +47,8 @@ func (f *storeFaults) clear() {
 	}
 }
 
-// cannotStore returns the fault of the embedded server while its disk is full. The server does not
-// answer writes in that state.
+// cannotStore returns the embedded server's fault while its disk is full. The server does not
+// answer writes during that time.
 func (w *writer) cannotStore() error {
 	if f := w.faults.last.Load(); f != nil && w.server != nil && isFull(f.err) {
 		return f.err
@@ -55,9 +56,9 @@ func (w *writer) cannotStore() error {
 	return nil
 }
 
-// noteWrite records the result of a write to an external server's job log. With a full disk, the
-// server refuses the write or does not answer for PublishTimeout. A caller that gives up earlier
-// proves nothing. keepStore checks the embedded server.
+// noteWrite records the result of a write to the job log of an external server. If the disk is
+// full, the server either refuses the write or does not answer within PublishTimeout. The result
+// does not count if the caller gave up earlier. The embedded server is checked by keepStore.
 func (w *writer) noteWrite(ctx context.Context, stream string, err error) {
 	switch {
 	case w.server != nil || stream != w.names.Tasks():
@@ -68,8 +69,8 @@ func (w *writer) noteWrite(ctx context.Context, stream string, err error) {
 	}
 }
 
-// StoreError returns why the server cannot store messages, or nil. For the embedded server the
-// result is at most storeEvery old. For an external one it is based on recent writes to the job
+// StoreError returns why the server cannot store messages, or nil. For the embedded server, the
+// result is at most storeEvery old. For an external server, it is based on recent writes to the job
 // log.
 func (b *Broker) StoreError() error {
 	f := b.faults.last.Load()
@@ -92,19 +93,20 @@ func (e *embedded) isStalled() bool {
 	return since != 0 && time.Since(time.Unix(0, since)) > PublishTimeout
 }
 
-// Failed delivers an error if restarting the embedded server did not help. The process must end.
+// Failed returns a channel that receives an error if restarting the embedded server did not help.
+// The process must then exit.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
-// writeError returns the first write error of any stream. nats-server keeps it until a restart
-// (2.15.2). known is false if the server reports other errors only. It waits for a sync in
-// progress.
+// writeError returns the first write error that the server reports for a stream. nats-server 2.15.2
+// reports it until it restarts. known is false if the server reports only other errors. writeError
+// waits for a sync in progress.
 func (e *embedded) writeError() (known bool, err error) {
 	e.checking.Store(time.Now().UnixNano())
 	defer e.checking.Store(0)
 	health := e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Details: true})
 	for _, found := range health.Errors {
 		if found.Type == server.HealthzErrorStream && strings.Contains(found.Error, " write error: ") {
-			why := found.Error[strings.LastIndex(found.Error, ": ")+2:] // without the path: callers see this
+			why := found.Error[strings.LastIndex(found.Error, ": ")+2:] // without the path, because callers see this
 			err := fmt.Errorf("%w: embedded NATS server cannot write %s: %s", ErrUnavailable, found.Stream, why)
 			if isFull(err) {
 				err = fmt.Errorf("%w (needs %d MiB in nats.data_dir)", err, spaceNeeded>>20)
@@ -115,7 +117,8 @@ func (e *embedded) writeError() (known bool, err error) {
 	return len(health.Errors) == 0, nil
 }
 
-// isFull reports whether a write failed for lack of space. nats-server reports the cause as text.
+// isFull reports whether a write failed because there was no space left. nats-server reports the
+// cause as text.
 func isFull(err error) bool {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, full) || strings.Contains(err.Error(), full.Error()) {
@@ -125,7 +128,7 @@ func isFull(err error) bool {
 	return false
 }
 
-// checkSpace tests whether the data directory can take spaceNeeded bytes.
+// checkSpace checks whether the data directory has space for spaceNeeded bytes.
 func (e *embedded) checkSpace() error {
 	f, err := os.Create(filepath.Join(e.options.DataDir, "genbus.space"))
 	if err != nil {
@@ -152,16 +155,17 @@ func (e *embedded) restart() error {
 	return err
 }
 
-// settling reports whether writes sent before a restart may still be undecided. They are lost if
-// the restart was due to a failed write.
+// settling reports whether the outcome of writes sent before a restart may still be undecided. If
+// the restart was due to a failed write, they are lost.
 func (e *embedded) settling() bool {
 	at := e.restarted.Load()
 	return at != 0 && time.Since(time.Unix(0, at)) < restartSettles
 }
 
-// keepStore restarts the embedded server after a full disk, once there is space, until ctx ends. If
-// restarts do not help, it sends to Failed. It only reports other write errors, because after a
-// failed sync a new server may load messages that are not on disk.
+// keepStore watches the embedded server's store until ctx ends. After the disk was full, it
+// restarts the server once there is space again. If restarts do not help, it sends an error to
+// Failed. Other write errors do not cause a restart, because after a failed sync, a new server may
+// load messages that are not on disk.
 func (b *Broker) keepStore(ctx context.Context) {
 	restarts := 0
 	for Wait(ctx, storeEvery) == nil {

@@ -34,7 +34,8 @@ func streamDiff(have, want jetstream.StreamConfig) []string {
 	return d
 }
 
-// objectStoreDiff is streamDiff for the configurable fields of a tenant's object store.
+// objectStoreDiff is like streamDiff but compares only the configurable fields of a tenant's object
+// store.
 func objectStoreDiff(have, want jetstream.StreamConfig) []string {
 	var d diff
 	d.add("replicas", have.Replicas, want.Replicas, have.Replicas == want.Replicas)
@@ -51,7 +52,7 @@ func (d *diff) add(field string, have, want any, equal bool) {
 	}
 }
 
-// unlimited maps 0 to -1; both mean "no limit".
+// unlimited maps 0 to -1, because both mean "no limit".
 func unlimited(n int64) int64 {
 	if n == 0 {
 		return -1

@@ -11,24 +11,26 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// configRevision numbers the stream and consumer configurations below; raise it with every change.
-// A lower revision never overwrites a higher one, so that an old replica reverts nothing during a
-// rolling deploy.
+// configRevision is the version of the stream and consumer configurations. Increment it with every
+// change. A configuration never overwrites one with a higher revision, so an old replica cannot
+// revert changes during a rolling deploy.
 const configRevision = 5
 
 // maxConsumers is set on every stream, because the server defaults to 1,000 and -1 does not lift
 // that limit.
 const maxConsumers = 4096
 
-// RejectedPerSubject is how many rejected requests one subject keeps. New ones replace the oldest.
+// RejectedPerSubject is the number of rejected requests that a subject keeps. New ones replace the
+// oldest.
 const RejectedPerSubject = 50
 
-// Limits configures the streams. MaxMsgs counts messages and MaxBytes bytes.
+// Limits sets the limits of the streams. MaxMsgs fields are in messages and MaxBytes fields in
+// bytes.
 type Limits struct {
 	RequestsMaxMsgs  int64
 	RequestsMaxBytes int64
-	WorkMaxMsgs      int64 // of GENBUS_WORK and of GENBUS_WAIT, each
-	WorkMaxBytes     int64 // per stream; 0 for no limit
+	WorkMaxMsgs      int64 // for each of GENBUS_WORK and GENBUS_WAIT
+	WorkMaxBytes     int64 // for each of GENBUS_WORK and GENBUS_WAIT; 0 means no limit
 	TasksMaxAge      time.Duration
 	TasksMaxBytes    int64
 	ChunksMaxAge     time.Duration
@@ -41,17 +43,17 @@ type Limits struct {
 	UsageMaxBytes    int64
 	OpsMaxAge        time.Duration
 	OpsMaxBytes      int64
-	// BodiesMaxBytes and BodiesMaxMsgs limit one tenant's object store. genbus checks them before
-	// each write. JetStream limits would reserve the bytes for every tenant and refuse bodies that
-	// are already paid for.
+	// BodiesMaxBytes and BodiesMaxMsgs limit each tenant's object store. genbus enforces them
+	// itself, because JetStream limits would reserve the bytes for every tenant and refuse bodies
+	// that are already paid for.
 	BodiesMaxBytes int64
 	BodiesMaxMsgs  int64
-	// BodiesReserved is max_bytes of each tenant's object store, which JetStream reserves. 0 for no
-	// limit.
+	// BodiesReserved is the max_bytes of each tenant's object store, which JetStream reserves. 0
+	// means no limit.
 	BodiesReserved int64
 }
 
-// DefaultLimits returns the limits that apply to zero fields of Options.Limits.
+// DefaultLimits returns the limits that replace zero fields of Options.Limits.
 func DefaultLimits() Limits {
 	return Limits{
 		RequestsMaxMsgs: 1_000_000, RequestsMaxBytes: 4 << 30,
@@ -93,13 +95,13 @@ type Streams struct {
 	admin    *admin
 	limits   Limits
 	replicas int
-	creating chan struct{} // semaphore: one goroutine creates missing streams
+	creating chan struct{} // semaphore held while a stream is being created
 
 	mu      sync.Mutex
-	logged  map[string]string // last logged difference, by stream
-	seen    map[string]bool   // streams that this process found or created
+	logged  map[string]string // last logged differences, by stream
+	seen    map[string]bool   // streams that this process has found or created
 	lost    map[string]int    // how often a stream was lost and recreated
-	unheard map[string]bool   // streams whose creation got no answer
+	unheard map[string]bool   // streams whose create request got no answer
 }
 
 func newStreams(a *admin, limits Limits, replicas int) *Streams {
@@ -110,7 +112,7 @@ func newStreams(a *admin, limits Limits, replicas int) *Streams {
 }
 
 // Configs returns the complete configuration of every stream. It never sets AllowMsgSchedules or
-// AllowRollup: with them, any publisher could erase a stream or forge a message.
+// AllowRollup, because they would let any publisher erase a stream or forge a message.
 func (s *Streams) Configs() []jetstream.StreamConfig {
 	n, l := s.admin.names, s.limits
 	return []jetstream.StreamConfig{
@@ -118,8 +120,8 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			Subjects:  []string{n.RequestPattern(subject.Video), n.RequestPattern(subject.Chat)},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
 			MaxMsgs: l.RequestsMaxMsgs, MaxBytes: l.RequestsMaxBytes, Discard: jetstream.DiscardNew,
-			// The minimum. With a longer window, a publisher could suppress another tenant's
-			// request by using its Nats-Msg-Id.
+			// This is the minimum. With a longer window, a publisher could suppress another
+			// tenant's request by using the same Nats-Msg-Id.
 			Duplicates: 100 * time.Millisecond,
 		}),
 		s.stream(n.Work(), "accepted, unfinished jobs", jetstream.StreamConfig{
@@ -128,8 +130,9 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			MaxMsgs: l.WorkMaxMsgs, MaxBytes: unlimited(l.WorkMaxBytes), MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
 			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
-		// Not a work queue, because every dispatching replica reads it, and a work queue delivers
-		// each message to one reader. genbus deletes items after their dispatch.
+		// This is not a work queue, because a work queue delivers each message to only one reader,
+		// and every dispatching replica must read all of them. genbus deletes an item once it is
+		// dispatched.
 		s.stream(n.Wait(), "accepted jobs that wait for their turn", jetstream.StreamConfig{
 			Subjects:  []string{n.WaitPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
@@ -157,10 +160,11 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			MaxAge: l.DeadMaxAge, MaxBytes: l.DeadMaxBytes, Discard: jetstream.DiscardNew,
 			Duplicates: 2 * time.Minute,
 		}),
-		// The limit per subject bounds each tenant. MaxBytes bounds the total, because publishers
-		// can invent tenants. It does not discard old messages: after a crash, messages beyond the
-		// limit per subject reappear on disk, and the server would apply MaxBytes before it drops
-		// them (nats-server 2.15.2). The publisher frees capacity instead.
+		// The per-subject limit bounds each tenant. MaxBytes bounds the total, because publishers
+		// can invent tenants. When MaxBytes is reached, the stream refuses new messages instead of
+		// discarding old ones. After a crash, messages beyond the per-subject limit reappear on
+		// disk, and the server would apply MaxBytes before it removes them (nats-server 2.15.2).
+		// The publisher frees capacity instead.
 		s.stream(n.Rejected(), "requests that were never accepted", jetstream.StreamConfig{
 			Subjects:  []string{n.RejectedPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
@@ -174,7 +178,8 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			MaxAge: l.UsageMaxAge, MaxBytes: l.UsageMaxBytes, Discard: jetstream.DiscardOld,
 			Duplicates: 2 * time.Minute, AllowAtomicPublish: true,
 		}),
-		// A full stream keeps its records: an operator action that cannot be recorded is refused.
+		// A full stream keeps its records, and genbus refuses an operator action that it cannot
+		// record.
 		s.stream(n.Ops(), "what operators did", jetstream.StreamConfig{
 			Subjects:  []string{n.OpsPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
@@ -184,8 +189,8 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 	}
 }
 
-// ObjectStore returns the configuration of a tenant's object store. Objects expire with the job
-// log.
+// ObjectStore returns the configuration of a tenant's object store. Objects expire at the same age
+// as the job log.
 func (s *Streams) ObjectStore(bucket string) jetstream.ObjectStoreConfig {
 	return jetstream.ObjectStoreConfig{
 		Bucket: bucket, Description: "genbus: bodies that are too large for a message",

@@ -12,14 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lane classifies writes for fair sharing of the window.
+// Lane divides writes into classes that share the window fairly.
 type Lane int
 
 const (
-	// Jobs is the default lane, which takes precedence.
+	// Jobs is the default lane. It takes precedence.
 	Jobs Lane = iota
-	// Inline holds the events of inline chats. They use at most half of the window, and one of them
-	// may always be in flight, however many jobs wait.
+	// Inline is the lane for the events of inline chats. They use at most half of the window, but
+	// one of them may always be in flight, no matter how many writes of the Jobs lane wait.
 	Inline
 	laneCount // number of lanes
 )
@@ -30,33 +30,32 @@ var errNotSent = errors.New("the message was not sent")
 // Ack is the server's confirmation of a write.
 type Ack struct {
 	Seq uint64
-	// Duplicate reports that the server dropped the message because it knew its Nats-Msg-Id. The
-	// stored message may be a different one.
+	// Duplicate reports whether the server dropped the message because it already knew its
+	// Nats-Msg-Id. The stored message may have different contents.
 	Duplicate bool
 }
 
 type streamOptions struct {
 	// Window limits the writes in flight. Default: 512.
 	Window int
-	// ShareFrom is the number of waiting writes from which they are sent as one atomic batch; 0
-	// disables batches. Set it for a server that syncs message by message. The stream must allow
-	// atomic batches.
+	// ShareFrom is the minimum number of waiting writes to send as one atomic batch. 0 disables
+	// batches. Set it for a server that syncs every message. The stream must allow atomic batches.
 	ShareFrom int
 	// Timeout bounds the wait for the answer to a batch. Timeout, Room and Sound are required if
 	// ShareFrom is set.
 	Timeout time.Duration
-	// Room reports whether the server has capacity for many batches. If the store fills up within a
-	// batch, the server may store part of it without an answer or a sync. All writes wait for Room,
-	// so it must not wait for a sync.
+	// Room reports whether the server has capacity for many batches. If the store fills up during a
+	// batch, the server may store part of it without syncing it or sending an answer. All writes
+	// are blocked while Room runs, so it must not wait for a sync.
 	Room func() bool
-	// Sound reports whether the server has met no error while writing or syncing the stream. It may
-	// wait for a sync. One short-lived goroutine at a time calls it.
+	// Sound reports whether the server has written and synced the stream without errors so far. It
+	// may wait for a sync. Calls never overlap.
 	Sound func() bool
 }
 
-// streamWriter pipelines the writes to one stream over one connection. If the server syncs message
-// by message, waiting writes share a sync. It never retries a write that may be stored. It is safe
-// for concurrent use.
+// streamWriter pipelines the writes to one stream over one connection. If the server syncs every
+// message, waiting writes are batched to share a sync. streamWriter never retries a write that may
+// be stored. It is safe for concurrent use.
 type streamWriter struct {
 	replies *replies
 	o       streamOptions
@@ -64,12 +63,12 @@ type streamWriter struct {
 	mu       sync.Mutex
 	lanes    [laneCount]laneQueues
 	inFlight [laneCount]int
-	sends    uint64 // sent writes and batches; the server answers in this order
-	singles  int    // writes unfit for a batch that were sent since the last batch
+	sends    uint64 // number of writes sent, including those in batches; the server answers in this order
+	singles  int    // number of writes sent from alone queues since the last batch
 	batches  batches
 }
 
-// laneQueues holds the waiting writes of one lane. Those in alone are unfit for a batch.
+// laneQueues holds the waiting writes of one lane. Writes in alone cannot be part of a batch.
 type laneQueues struct{ shared, alone writeQueue }
 
 func (l *laneQueues) pop() *write {
@@ -93,10 +92,10 @@ type write struct {
 
 	// The fields below are guarded by streamWriter.mu.
 	state     writeState
-	waits     *writeQueue // queue that holds or held it; nil for half of a refused batch
-	id        uint64      // of its answer, if it was sent alone
-	sent      uint64      // its position in streamWriter.sends
-	abandoned bool        // the caller gave up, but a batch contains it
+	waits     *writeQueue // queue that holds or held this write; nil if it is in half of a refused batch
+	id        uint64      // ID of the answer if the write was sent alone
+	sent      uint64      // value of streamWriter.sends for this write
+	abandoned bool        // the caller gave up while the write was in a batch
 }
 
 type writeState int
@@ -112,9 +111,9 @@ type writeResult struct {
 	err error
 }
 
-// write stores m and waits for the ack; it does not change m. It fails with a *jetstream.APIError
-// if the server refused, with nats.ErrNoResponders if no stream responded, and with errNotSent if m
-// was never sent. After any other error, m may be stored.
+// write stores m, without changing it, and waits for the ack. It returns a *jetstream.APIError if
+// the server answered with an error, nats.ErrNoResponders if no stream responded, and errNotSent if
+// m was never sent. After any other error, m may be stored.
 func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error) {
 	op := &write{m: m, lane: lane, result: make(chan writeResult, 1)}
 	w.mu.Lock()
@@ -133,7 +132,7 @@ func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, 
 	}
 }
 
-// abandon cancels a write whose caller gave up. A write in a batch stays there.
+// abandon cancels a write whose caller has given up. A write that is part of a batch stays in it.
 func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +145,7 @@ func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 		if op.waits != nil {
 			op.waits.live--
 		}
-		// Formatted rather than wrapped, because the cause may be the error of a missing answer.
+		// Formatted rather than wrapped, because the cause may be an ErrNoAnswer.
 		return Ack{}, fmt.Errorf("%w: %s", errNotSent, context.Cause(ctx).Error())
 	case op.id != 0 && w.replies.forget(op.id):
 		w.complete(op, writeResult{})
@@ -157,8 +156,8 @@ func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 	return Ack{}, context.Cause(ctx)
 }
 
-// most returns how many writes may be in flight outside batches. If each of them is synced, a few
-// keep the disk busy, and the rest wait for a batch.
+// most returns how many writes may be in flight outside batches. If the server syncs every write, a
+// few keep the disk busy, and the rest wait for a batch.
 func (w *streamWriter) most() int {
 	if w.o.ShareFrom > 0 {
 		return min(w.o.Window, mostSynced)
@@ -166,10 +165,10 @@ func (w *streamWriter) most() int {
 	return w.o.Window
 }
 
-// mostSynced keeps the server busy during the round trips.
+// mostSynced writes are enough to keep the server busy during round trips.
 const mostSynced = 8
 
-// send sends all writes that may go out now. The caller holds w.mu.
+// send sends all writes that may be sent now. The caller holds w.mu.
 func (w *streamWriter) send() {
 	for {
 		for writes := w.nextBatch(); len(writes) > 0; writes = w.nextBatch() {
@@ -194,15 +193,15 @@ func (w *streamWriter) sendAlone(op *write) {
 	op.id = id
 }
 
-// begin counts a write as in flight. The caller holds w.mu.
+// begin marks a write as in flight. The caller holds w.mu.
 func (w *streamWriter) begin(op *write) {
 	w.sends++
 	op.state, op.sent = writeInFlight, w.sends
 	w.inFlight[op.lane]++
 }
 
-// next removes and returns the next write to send alone, or nil. While a batch is in flight, new
-// writes wait for the next batch, because the server would answer them only after it.
+// next removes and returns the next write to send alone, or nil. It returns nil while a batch is in
+// flight, because the server would answer the write only after the batch.
 func (w *streamWriter) next() *write {
 	if w.batches.open() || w.inFlight[Jobs]+w.inFlight[Inline] >= w.most() {
 		return nil
@@ -221,7 +220,7 @@ func (w *streamWriter) next() *write {
 	return w.single(w.lanes[Inline].pop())
 }
 
-// single counts op in singles if it is unfit for a batch.
+// single returns op, and increments singles if op comes from an alone queue.
 func (w *streamWriter) single(op *write) *write {
 	if op != nil && op.waits == &w.lanes[op.lane].alone {
 		w.singles++
@@ -243,7 +242,7 @@ func (w *streamWriter) answered(op *write, m *nats.Msg, err error) {
 	w.send()
 }
 
-// complete ends a write in flight. The caller holds w.mu.
+// complete delivers the result of a write in flight. The caller holds w.mu.
 func (w *streamWriter) complete(op *write, r writeResult) {
 	w.inFlight[op.lane]--
 	op.state = writeDone
@@ -256,10 +255,10 @@ type pubAck struct {
 	Error     *jetstream.APIError `json:"error"`
 	Sequence  uint64              `json:"seq"`
 	Duplicate bool                `json:"duplicate"`
-	Count     int                 `json:"count"` // messages in the batch
+	Count     int                 `json:"count"` // number of messages in the batch
 }
 
-// decodeAck parses an answer. count is the number of messages of a batch.
+// decodeAck parses an answer. count is the number of messages in a batch.
 func decodeAck(m *nats.Msg) (ack Ack, count int, err error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return Ack{}, 0, nats.ErrNoResponders

@@ -13,19 +13,20 @@ import (
 	"github.com/genbus/genbus/internal/streamread"
 )
 
-// unreplicated tracks the streams of a server outside any cluster. Such a stream has exactly one
-// replica, so a direct get is as current as a read by the leader, without its JSON and base64. A
-// single-replica stream in a cluster does not qualify, because it may gain replicas or move before
-// this process learns of it.
+// unreplicated tracks the streams of a server that is not part of a cluster. Such a stream has
+// exactly one replica, so a direct get is as current as a read from the leader and avoids its JSON
+// and base64 encoding. A single-replica stream in a cluster does not qualify, because it may gain
+// replicas or move before this process notices.
 //
-// An entry is valid only for the connection on which it was learned: after a reconnect, the server
-// may be part of a cluster.
+// An entry is valid only for the connection on which it was learned, because the server may have
+// joined a cluster by the time the client reconnects.
 type unreplicated struct {
 	mu      sync.RWMutex
-	streams map[string]context.Context // ends with the connection
+	streams map[string]context.Context // done when the connection is lost
 }
 
-// learn records whether the stream of info, read over the connection of down, is unreplicated.
+// learn records whether the stream described by info is unreplicated. down is the context of the
+// connection over which info was read.
 func (u *unreplicated) learn(down context.Context, info *jetstream.StreamInfo) {
 	c := info.Config
 	alone := c.Replicas <= 1 && c.AllowDirect && c.Mirror == nil && (info.Cluster == nil || info.Cluster.Name == "" && len(info.Cluster.Replicas) == 0)
@@ -54,9 +55,9 @@ func (u *unreplicated) has(stream string) bool {
 	return known && down.Err() == nil
 }
 
-// getUnreplicated reads a message with a direct get. decided is false if the leader must answer: a
-// mirror, which may be behind, can answer too, and only a found message names the stream that it
-// was read from.
+// getUnreplicated reads a message with a direct get. If decided is false, the caller must ask the
+// leader. A mirror can also answer a direct get and may lag, and only an answer with a message
+// names the stream that it came from.
 func (r *reader) getUnreplicated(ctx context.Context, stream string, req streamread.Request) (m Stored, decided bool, err error) {
 	reply, err := r.read(ctx, stream, directSubject(stream), req)
 	if errors.Is(err, nats.ErrNoResponders) {
@@ -75,8 +76,8 @@ func (r *reader) getUnreplicated(ctx context.Context, stream string, req streamr
 
 func directSubject(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
-// storedMessage converts a direct get reply to the message that the leader would return, without
-// the headers that the server adds.
+// storedMessage converts the reply to a direct get into the message that the leader would return.
+// It removes the headers that the server added.
 func storedMessage(reply *nats.Msg) (m Stored, err error) {
 	h := reply.Header
 	m = Stored{Subject: h.Get(jetstream.SubjectHeader), Seq: Number(h, jetstream.SequenceHeader), Header: h, Data: reply.Data}

@@ -1,7 +1,7 @@
 package broker
 
-// writeQueue is a FIFO of writes to send. Abandoned writes stay in writes until pop or take skips
-// them; live does not count them.
+// writeQueue is a FIFO queue of writes to send. An abandoned write stays in writes until pop or
+// take skips it, but live does not count it.
 type writeQueue struct {
 	writes []*write
 	live   int
@@ -13,7 +13,7 @@ func (q *writeQueue) push(op *write) {
 	q.live++
 }
 
-// pop removes and returns the first live write, or nil.
+// pop removes and returns the first live write, or nil if there is none.
 func (q *writeQueue) pop() *write {
 	for len(q.writes) > 0 {
 		op := q.writes[0]

@@ -19,13 +19,13 @@ const PublishTimeout = 5 * time.Second
 
 var errPublishTimeout = fmt.Errorf("%w within %s", ErrNoAnswer, PublishTimeout)
 
-// A publish without responders stored nothing, so it is safe to retry. An election takes a few
-// hundred milliseconds after a step-down and four to nine seconds after a crash. A new stream may
-// also be unknown to the connected server for a moment.
+// If no stream responds to a publish, nothing was stored, so it is safe to retry. An election takes
+// a few hundred milliseconds after a step-down and four to nine seconds after a crash. The
+// connected server may also not know a new stream yet.
 const (
 	leaderlessWait = 50 * time.Millisecond
-	// answerTime is the least time left for a retry. If the deadline cut a retry off, the caller
-	// would not know whether its message is stored.
+	// answerTime is how much time must be left before the deadline for another attempt. If the
+	// deadline interrupted an attempt, the caller would not know whether its message was stored.
 	answerTime = time.Second
 )
 
@@ -33,15 +33,15 @@ type writer struct {
 	link    *link
 	names   subject.Space
 	replies *replies
-	shared  map[string]bool // streams that the server syncs message by message; never changes
-	server  *embedded       // nil if external
+	shared  map[string]bool // streams in which the server syncs every message; read-only
+	server  *embedded       // nil for an external server
 	faults  storeFaults
 
 	mu sync.Mutex
-	by map[string]*streamWriter // by stream; "" for all others
+	by map[string]*streamWriter // by stream; "" for subjects outside the known streams
 }
 
-// newWriter returns the writer of a connection. server is nil for an external server.
+// newWriter returns a writer that publishes over l. server is nil for an external server.
 func newWriter(l *link, n subject.Space, server *embedded) *writer {
 	w := &writer{link: l, names: n, replies: newReplies(), server: server, by: map[string]*streamWriter{}, shared: map[string]bool{}}
 	l.onLost = w.replies.lost
@@ -53,13 +53,13 @@ func newWriter(l *link, n subject.Space, server *embedded) *writer {
 	return w
 }
 
-// batched returns the streams that accept atomic batches: those on the path of every job.
+// batched returns the streams that accept atomic batches. Every job writes to these streams.
 func batched(n subject.Space) []string {
 	return []string{n.Tasks(), n.Work(), n.Wait(), n.UsageStream()}
 }
 
-// shareFrom is the number of waiting writes from which they share a sync. With fewer writes,
-// staging a batch takes the server longer than syncing each message (docs/adr/0024).
+// shareFrom is the minimum number of waiting writes to send as a batch that shares one sync. For
+// fewer writes, staging a batch takes the server longer than syncing each message (docs/adr/0024).
 const shareFrom = 32
 
 func (w *writer) of(stream string) *streamWriter {
@@ -78,16 +78,17 @@ func (w *writer) of(stream string) *streamWriter {
 	return one
 }
 
-// Publish stores m in the stream that listens to its subject and returns the ack. It retries while
-// no stream responds, until one second before PublishTimeout. It does not retry after a lost
-// answer: the caller decides, because the message may be stored. Errors have the meanings of
-// Classify.
+// Publish stores m in the stream that listens on its subject and returns the ack. It retries while
+// no stream responds, until one second before PublishTimeout or the deadline of ctx, whichever is
+// earlier. It does not retry if the answer is lost. The message may then be stored, and the caller
+// must decide what to do. Errors are classified by Classify.
 func (w *writer) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	return w.publish(ctx, m, Jobs)
 }
 
-// PublishExpecting is Publish in a lane with a compare-and-set: it stores m only if last is the
-// last sequence on its literal subject. 0 means that the subject has no messages.
+// PublishExpecting is like Publish, but uses the given lane and stores m only if last is the
+// sequence of the last message on the subject, which must be literal. If last is 0, the subject
+// must have no messages.
 func (w *writer) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, last uint64) (Ack, error) {
 	if m.Header == nil {
 		m.Header = nats.Header{}
@@ -120,10 +121,10 @@ func (w *writer) publish(ctx context.Context, m *nats.Msg, lane Lane) (ack Ack, 
 	return ack, nil
 }
 
-// Settled reports whether a message delivered by a consumer or republished is durably stored; the
-// embedded server may show messages of a batch that it could not sync. It waits up to
-// PublishTimeout for a batch in flight. Messages of streams without batches are settled, and so are
-// the results of reads.
+// Settled reports whether a message from a consumer or a republished message is durably stored. It
+// is needed because the embedded server may deliver messages of a batch that it could not sync.
+// Settled waits up to PublishTimeout for a batch in flight. It returns true for streams without
+// batches. Messages returned by reads are already settled.
 func (w *writer) Settled(stream string, h nats.Header) bool {
 	return !w.shared[stream] || w.of(stream).settled(h)
 }

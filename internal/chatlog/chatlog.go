@@ -1,5 +1,5 @@
-// Package chatlog follows chats: their events and chunks, in order and resumable. It publishes
-// nothing and decides nothing about a chat.
+// Package chatlog follows chats. It delivers a chat's events and chunks in order, and readers can
+// resume after any of them. It only reads, and never changes a chat.
 package chatlog
 
 import (
@@ -20,37 +20,37 @@ import (
 const (
 	// ReasonGap means that blocks are permanently missing.
 	ReasonGap = "gap"
-	// ReasonResumeExpired means that the position to resume from is gone. The chat's current state
-	// follows.
+	// ReasonResumeExpired means that the position to resume from no longer exists. The chat's
+	// current state follows.
 	ReasonResumeExpired = "resume_expired"
 )
 
 // ErrToken means that a resume token does not belong to this chat.
 var ErrToken = errors.New("the resume token does not belong to this chat")
 
-// Item is one step of a chat. Exactly one of Event, Chunk and Gap is set.
+// Item is one event, chunk or gap of a chat. Exactly one of Event, Chunk and Gap is set.
 type Item struct {
-	// Event is a change of the chat's state.
+	// Event is a change in the chat's state.
 	Event *joblog.Entry
 	// Chunk holds new blocks, always in Blocks and never in BlocksRef. Followers share it and must
 	// not modify it.
 	Chunk *genbusv1.ChatChunk
 	// Gap means that blocks are missing before the next item.
 	Gap *genbusv1.ChatGap
-	// Token resumes after this item.
+	// Token is the token for resuming after this item.
 	Token string
 }
 
-// Options configures a Log. Zero fields have defaults.
+// Options configures a Log. Zero fields select defaults.
 type Options struct {
 	// ReaderBuffer limits the unread data of one follower, in bytes. Default: 1 MiB.
 	ReaderBuffer int
 	// SettleWait is how long to wait for the last chunks after a chat's end. Default: 2s.
 	SettleWait time.Duration
-	// RereadEvery is the silence after which a chat's chunks are checked, because core NATS may
-	// lose the last one. Default: 10s.
+	// RereadEvery is how long a chat must be silent before its chunks are checked again, because
+	// core NATS may lose the last one. Default: 10s.
 	RereadEvery time.Duration
-	// Reads limits the concurrent reads of the stream for all followers. Default: 4.
+	// Reads limits the concurrent reads of the stream by all followers. Default: 4.
 	Reads int
 }
 
@@ -73,7 +73,7 @@ type Log struct {
 
 type cursor = tail.Cursor[subject.JobName, *genbusv1.ChatChunk]
 
-// New returns a log. Start the job log before the first Follow.
+// New returns a log. Start the job log before the first call to Follow.
 func New(b *broker.Broker, tasks *joblog.Log, bodies *broker.Bodies, o Options) *Log {
 	o = o.withDefaults()
 	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o}
@@ -83,14 +83,14 @@ func New(b *broker.Broker, tasks *joblog.Log, bodies *broker.Bodies, o Options) 
 	return l
 }
 
-// Follow yields a chat's history, then each new event and chunk. It ends after the terminal event,
-// which comes last. It omits repeated chunks and chunks of superseded attempts, and reports missing
-// blocks as a Gap.
+// Follow yields a chat's history and then each new event and chunk. It ends after the terminal
+// event, which comes last. It omits repeated chunks and chunks of superseded attempts, and reports
+// missing blocks as a Gap.
 //
-// token is the Token of the last handled item, or empty for the start. If its position is gone,
-// Follow yields a Gap (resume_expired) and the current state. Its last value may be an error:
-// ErrToken, joblog.ErrNotFound, joblog.ErrSlowReader, the cause of ctx, or a read that failed for
-// 30 s.
+// token is the Token of the last handled item, or empty to start at the beginning. If the token's
+// position no longer exists, Follow yields a Gap with ReasonResumeExpired and then the current
+// state. The last value may be an error. It wraps ErrToken, joblog.ErrNotFound,
+// joblog.ErrSlowReader, the cause of ctx, or the error of a read that failed for 30 s.
 func (l *Log) Follow(ctx context.Context, n subject.JobName, token string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		f := &follower{log: l, name: n, yield: yield}
@@ -105,8 +105,8 @@ func (l *Log) Follow(ctx context.Context, n subject.JobName, token string) iter.
 	}
 }
 
-// wake checks every chat, because messages published during an outage were missed and the stream
-// may have been recreated.
+// wake checks every followed chat, because messages published during an outage were missed and the
+// stream may have been recreated.
 func (l *Log) wake() {
 	l.stream.forget()
 	l.tails.Wake()

@@ -25,8 +25,8 @@ func (f *follower) drainChunks(ctx context.Context) (more bool, err error) {
 }
 
 // chunk yields the new blocks of the next chunk in the stream. It advances the position last, so
-// that a token of a preceding item resumes with the chunk. If the stream was recreated, it yields
-// nothing, because the missing blocks may precede the chunk.
+// that the token of a preceding item resumes with this chunk. If the stream was recreated, chunk
+// yields nothing, because the missing blocks may precede the chunk.
 func (f *follower) chunk(ctx context.Context, it item) (renewed bool, err error) {
 	c := it.Value
 	if c == nil {
@@ -34,7 +34,7 @@ func (f *follower) chunk(ctx context.Context, it item) (renewed bool, err error)
 		return false, nil
 	}
 	if c.GetAttempt() > f.at.attempt {
-		// The event was committed first, but arrives over another subscription.
+		// The event of the attempt was committed first, but it arrives over another subscription.
 		if err := f.eventOf(ctx, c.GetAttempt()); err != nil {
 			return false, err
 		}
@@ -57,7 +57,7 @@ func (f *follower) chunk(ctx context.Context, it item) (renewed bool, err error)
 	return false, f.blocks(ctx, c, end)
 }
 
-// renewed reports whether the stream was recreated, and makes the tail read it.
+// renewed reports whether the stream was recreated. If so, it makes the tail read the new stream.
 func (f *follower) renewed(ctx context.Context) (bool, error) {
 	epoch := int64(0)
 	err := f.log.tails.Retry(ctx, func(ctx context.Context) error {
@@ -99,7 +99,7 @@ func (f *follower) blocks(ctx context.Context, c *genbusv1.ChatChunk, end uint64
 	return f.emit(Item{Chunk: c})
 }
 
-// stored reads a block that is too large for a message.
+// stored reads a block that is in the object store because it is too large for a message.
 func (f *follower) stored(ctx context.Context, ref *genbusv1.BlobRef) (block []byte, err error) {
 	err = f.log.tails.Retry(ctx, func(ctx context.Context) (err error) {
 		block, err = f.log.bodies.Get(ctx, publisher.BodyOf(ref))

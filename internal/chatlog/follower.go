@@ -16,10 +16,11 @@ import (
 // errEnded ends a follower after the terminal event or when its caller stops.
 var errEnded = errors.New("the follower has ended")
 
-// settlePoll is how often the stream is read for the missing chunks of an ended chat.
+// settlePoll is the interval between reads of the stream for the missing chunks of an ended chat.
 const settlePoll = 200 * time.Millisecond
 
-// follower is one call of Follow. Its methods run in the caller's goroutine. Any error ends it.
+// follower is the state of one call to Follow. Its methods run in the caller's goroutine. Any error
+// ends the call.
 type follower struct {
 	log    *Log
 	name   subject.JobName
@@ -50,12 +51,12 @@ func (f *follower) follow(ctx context.Context, token string) error {
 	return f.run(ctx)
 }
 
-// place validates the position. If it belongs to a stream that is gone, it becomes the current
-// state. It reports whether the chat has ended, and returns errEnded if the caller has seen
-// everything.
+// place validates the position. If the position no longer exists, place yields a gap and moves to
+// the current state. It reports whether the chat has ended, and returns errEnded if the caller has
+// already seen everything.
 func (f *follower) place(ctx context.Context) (ended bool, err error) {
 	head, found, err := f.events.Started(ctx)
-	if err == nil && f.at.version > head.Pos { // seen on another replica, which may know more
+	if err == nil && f.at.version > head.Pos { // the caller saw it on another replica, which may know more
 		if err = f.events.Sync(ctx); err == nil {
 			head, found, err = f.events.Started(ctx)
 		}
@@ -84,8 +85,8 @@ func (f *follower) place(ctx context.Context) (ended bool, err error) {
 	return current.Terminal(), err
 }
 
-// stream returns the state of the stream of chunks. It must be current if the position names a
-// chunk, which may be very recent.
+// stream returns the state of the chunk stream. If the position names a chunk, which may be very
+// recent, the state must be current.
 func (f *follower) stream(ctx context.Context) (s *jetstream.StreamInfo, err error) {
 	maxAge := freshEnough
 	if f.at.seq > 0 {
@@ -108,8 +109,8 @@ func chunkCount(e joblog.Entry) uint64 {
 	return chat.GetChunkCount()
 }
 
-// run yields items until the end: events before the chunks that they announce, and the terminal
-// event last.
+// run yields items until the chat ends. Events come before the chunks that they announce, and the
+// terminal event comes last.
 func (f *follower) run(ctx context.Context) error {
 	err := f.drainEvents(ctx)
 	for err == nil && f.terminal == nil {
@@ -129,7 +130,7 @@ func (f *follower) run(ctx context.Context) error {
 	return errEnded
 }
 
-// wait yields new events. Unless there are more chunks, it first waits for an event or a chunk.
+// wait yields new events. If more is false, it first waits for an event or a chunk.
 func (f *follower) wait(ctx context.Context, more bool) error {
 	if more {
 		select {
@@ -151,8 +152,8 @@ func (f *follower) wait(ctx context.Context, more bool) error {
 	}
 }
 
-// settle waits for the chunks that the terminal event counts. They were stored before it, unless
-// the writer had to give up on them.
+// settle waits for the chunks that the terminal event counts. They were stored before the event,
+// unless the writer gave up on them.
 func (f *follower) settle(ctx context.Context) error {
 	if err := f.drainAll(ctx); err != nil || f.whole() {
 		return err
@@ -160,7 +161,7 @@ func (f *follower) settle(ctx context.Context) error {
 	if err := f.reread(ctx); err != nil {
 		return err
 	}
-	// No chunks will follow if the chat ended long ago.
+	// No more chunks will arrive if the chat ended long ago.
 	left := f.log.opts.SettleWait - max(time.Since(f.terminal.Time), 0)
 	deadline := time.NewTimer(max(left, 0))
 	defer deadline.Stop()
@@ -185,12 +186,12 @@ func (f *follower) settle(ctx context.Context) error {
 	return nil
 }
 
-// whole reports whether all chunks that the terminal event counts were yielded.
+// whole reports whether all chunks that the terminal event counts have been yielded.
 func (f *follower) whole() bool {
 	return f.at.index >= chunkCount(*f.terminal)
 }
 
-// reread yields the chunks that the leader has.
+// reread reads the latest chunks from the leader and yields them.
 func (f *follower) reread(ctx context.Context) error {
 	if err := f.chunks.Sync(ctx); err != nil {
 		return err
@@ -228,7 +229,7 @@ func (f *follower) drainEvents(ctx context.Context) error {
 	return nil
 }
 
-// eventOf yields events up to the first one of an attempt, which is already in the log.
+// eventOf yields events up to the first one of an attempt. That event must already be in the log.
 func (f *follower) eventOf(ctx context.Context, attempt uint32) error {
 	if err := f.drainEvents(ctx); err != nil || f.at.attempt >= attempt || f.terminal != nil {
 		return err
@@ -239,7 +240,7 @@ func (f *follower) eventOf(ctx context.Context, attempt uint32) error {
 	return f.drainEvents(ctx)
 }
 
-// event yields a new event. It holds back the terminal one.
+// event yields a new event, but holds back the terminal event.
 func (f *follower) event(e joblog.Entry) error {
 	if e.Version() <= f.at.version || f.terminal != nil {
 		return nil
@@ -253,7 +254,7 @@ func (f *follower) event(e joblog.Entry) error {
 	return f.emit(Item{Event: &e})
 }
 
-// enter switches to a later attempt, whose blocks start at 0.
+// enter switches to a later attempt, whose blocks start at index 0.
 func (f *follower) enter(attempt uint32) {
 	if attempt > f.at.attempt {
 		f.at.attempt, f.at.index = attempt, 0

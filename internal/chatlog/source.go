@@ -21,7 +21,7 @@ type source struct{ *Log }
 
 type item = tail.Item[*genbusv1.ChatChunk]
 
-// itemSize is the memory in bytes that an item takes besides its blocks.
+// itemSize is the memory, in bytes, that an item needs in addition to its blocks.
 const itemSize = 256
 
 func newItem(seq, before uint64, h nats.Header, data []byte) item {
@@ -32,14 +32,15 @@ func newItem(seq, before uint64, h nats.Header, data []byte) item {
 	return item{Pos: seq, Before: before, Seq: seq, Size: itemSize + len(data), Value: chunk}
 }
 
-// Epoch returns the creation time of the stream, because sequences restart in a recreated stream.
+// Epoch returns the creation time of the stream. It identifies a recreated stream, in which
+// sequences restart.
 func (s source) Epoch(ctx context.Context) (int64, error) {
 	info, err := s.stream.info(ctx, freshEnough)
 	return created(info), err
 }
 
 // Listen subscribes to the republished chunks of one chat. A later read on the same connection
-// reaches the leader after the subscription, so nothing is lost in between.
+// reaches the leader after the subscription, so no chunk is lost between the two.
 func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveChunk(n.Tenant, n.ID), func(m *nats.Msg) {
 		seq := broker.Number(m.Header, jetstream.SequenceHeader)
@@ -69,7 +70,7 @@ func (s source) Head(ctx context.Context, n subject.JobName) (item, bool, error)
 	return newItem(m.Seq, m.Seq-1, m.Header, m.Data), true, nil
 }
 
-// Page reads the chunks after a sequence.
+// Page reads the chunks whose sequence is above both after and seq.
 func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) ([]item, error) {
 	stream, subj := s.chunks(n)
 	stored, err := s.b.Page(ctx, stream, subj, max(after, seq)+1)
@@ -84,7 +85,7 @@ func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) 
 	return out, err
 }
 
-// Behind reads the last chunks of many chats at once.
+// Behind returns which of many chats have chunks above their known sequence.
 func (s source) Behind(ctx context.Context, known []tail.Known[subject.JobName], _ bool) (tail.Change, error) {
 	info, err := s.stream.info(ctx, 0)
 	if err != nil || info == nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// freshEnough is the acceptable age of the stream's state for noticing a recreated stream.
+// freshEnough is the maximum age of the stream state for detecting a recreated stream.
 const freshEnough = time.Second
 
-// stream caches the state of the stream of chunks. Concurrent callers share a read.
+// stream caches the state of the chunk stream. Concurrent callers share a read.
 type stream struct {
 	read func(context.Context) (*jetstream.StreamInfo, error)
 
 	mu      sync.Mutex
 	known   *jetstream.StreamInfo
-	at      time.Time // start of the read of known; zero without one
+	at      time.Time // when the read of known started; zero if there is none
 	running bool
 	next    *look // starts after the running read
 }
@@ -30,7 +30,8 @@ type look struct {
 	err  error
 }
 
-// info returns the stream's state, at most maxAge old, or nil if there is no stream.
+// info returns the stream's state, which is at most maxAge old, or nil if the stream does not
+// exist.
 func (s *stream) info(ctx context.Context, maxAge time.Duration) (*jetstream.StreamInfo, error) {
 	s.mu.Lock()
 	if !s.at.IsZero() && time.Since(s.at) < maxAge {
@@ -92,7 +93,8 @@ func (l *Log) readStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return s.CachedInfo(), nil
 }
 
-// created returns the creation time of a stream for positions, or 0 without a stream.
+// created returns the stream's creation time in Unix nanoseconds, or 0 if the stream does not
+// exist.
 func created(info *jetstream.StreamInfo) int64 {
 	if info == nil {
 		return 0

@@ -8,13 +8,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// position is how far a reader has followed a chat.
+// position records how far a reader has followed a chat.
 type position struct {
-	created int64  // creation of the stream of chunks, in Unix nanoseconds
+	created int64  // creation time of the chunk stream, in Unix nanoseconds
 	attempt uint32 // attempt of the chunks
 	index   uint64 // next block
-	seq     uint64 // sequence of the last chunk seen; 0: none
-	version uint64 // version of the last event seen; 0: none
+	seq     uint64 // sequence of the last chunk seen, or 0
+	version uint64 // version of the last event seen, or 0
 }
 
 // tokenVersion is the first byte of a token; it changes with the format.
@@ -34,14 +34,15 @@ func (p position) token(n subject.JobName) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// checksum binds a token to its chat. It needs no secret, because clients who forge a token only
-// deceive themselves.
+// checksum binds a token to its chat. It needs no secret, because a forged token affects only the
+// client that sends it.
 func checksum(n subject.JobName, payload []byte) uint32 {
 	sum := crc32.ChecksumIEEE([]byte(n.Tenant + "." + n.ID))
 	return crc32.Update(sum, crc32.IEEETable, payload)
 }
 
-// parseToken decodes a token. The empty token is the start. Invalid tokens return ErrToken.
+// parseToken decodes a token. An empty token means the start of the chat. For an invalid token,
+// parseToken returns ErrToken.
 func parseToken(n subject.JobName, token string) (position, error) {
 	if token == "" {
 		return position{}, nil

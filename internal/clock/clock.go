@@ -1,6 +1,7 @@
-// Package clock guards decisions that depend on the time of day. Replicas share deadlines in the
-// log, so a replica with a wrong clock would end jobs of other replicas. Clock compares it with the
-// broker's clock, and every decision that starts or ends something by time calls Now first.
+// Package clock guards decisions that depend on the time of day. Replicas share deadlines through
+// the log, so a replica with a wrong clock would end jobs of other replicas. Clock compares the
+// replica's clock with the broker's. Call Clock.Now before starting or ending anything based on the
+// time.
 package clock
 
 import (
@@ -12,28 +13,30 @@ import (
 )
 
 const (
-	// Limit is the largest allowed difference from the broker's clock. Two replicas that pass are
-	// therefore at most 2*Limit apart, and a replica that takes over a submission waits that long
-	// after the holder's write deadline. If the broker's servers disagree, a change of the log's
-	// leader breaks this bound until the next measurement, about two seconds later.
+	// Limit is the largest allowed difference from the broker's clock. The clocks of two replicas
+	// within this limit are at most 2*Limit apart, so a replica that takes over a submission waits
+	// that long after the holder's write deadline. If the clocks of the broker's servers differ, a
+	// change of the log's leader breaks this bound until the next measurement, about two seconds
+	// later.
 	Limit = 5 * time.Second
 	// rightAgain is the limit for a clock that was wrong, so that a clock near Limit does not flap.
 	rightAgain = Limit * 4 / 5
-	// Holds is how long a measurement stays valid while the broker does not answer. The two clocks
-	// of a machine drift apart by less than a second in that time.
+	// Holds is how long a measurement stays valid while the broker does not answer. In that time, a
+	// machine's wall clock and monotonic clock drift apart by less than a second.
 	Holds = 10 * time.Minute
-	// precise is the largest error with which a measurement replaces one that is still valid.
+	// precise is the largest error of a measurement that may replace a valid one.
 	precise = time.Second
 	// awaitEvery is the polling interval of Await.
 	awaitEvery = 250 * time.Millisecond
 )
 
-// ErrUnknown is returned by Now if no comparison with the broker's clock succeeded within Holds.
+// ErrUnknown is returned by Now if no comparison with the broker's clock has succeeded within
+// Holds.
 var ErrUnknown = errors.New("this replica's clock has not been compared with the broker's recently, so it accepts no jobs and ends none by time")
 
-// WrongError is returned by Now while the clock is too far from the broker's.
+// WrongError is returned by Now while the clock differs too much from the broker's.
 type WrongError struct {
-	Offset time.Duration // positive: ahead of the broker
+	Offset time.Duration // positive if ahead of the broker
 }
 
 func (e *WrongError) Error() string {
@@ -44,7 +47,8 @@ func (e *WrongError) Error() string {
 	return fmt.Sprintf("this replica's clock is %s %s the broker's, so it accepts no jobs and ends none by time", far.Round(time.Millisecond), way)
 }
 
-// Refuses reports whether err comes from Now and means that this replica must not judge by time.
+// Refuses reports whether err comes from Now and means that this replica must not base decisions on
+// the time.
 func Refuses(err error) bool {
 	_, wrong := errors.AsType[*WrongError](err)
 	return wrong || errors.Is(err, ErrUnknown)
@@ -73,9 +77,9 @@ func New(wall func() time.Time) *Clock {
 	return &Clock{wall: wall, start: time.Now()}
 }
 
-// Measure reads the broker's clock with ask and records the result. It dates the answer halfway
-// between request and reply, so the error is at most half of the round trip. An imprecise
-// measurement does not replace one that is still valid.
+// Measure reads the broker's clock with ask and records the result. It assumes that the broker read
+// its clock halfway between request and reply, so the error is at most half of the round-trip time.
+// An imprecise measurement does not replace one that is still valid.
 func (c *Clock) Measure(ask func() (time.Time, error)) error {
 	asked := time.Since(c.start)
 	broker, err := ask()
@@ -92,15 +96,15 @@ func (c *Clock) Measure(ask func() (time.Time, error)) error {
 
 func (m *measurement) holds(now time.Duration) bool { return now-m.at < Holds }
 
-// Offset returns how far this clock is ahead of the broker's, and the largest error of that number.
-// known is false without a valid measurement.
+// Offset returns how far this clock is ahead of the broker's, and the largest possible error of
+// that value. known is false if there is no valid measurement.
 func (c *Clock) Offset() (offset, within time.Duration, known bool) {
 	_, offset, within, known = c.read()
 	return offset, within, known
 }
 
-// read compares the wall clock with the monotonic clock, so that a step of the time of day shows
-// without asking the broker again.
+// read compares the wall clock with the monotonic clock, so that it detects a step of the wall
+// clock without asking the broker again.
 func (c *Clock) read() (now time.Time, offset, within time.Duration, known bool) {
 	m, elapsed := c.last.Load(), time.Since(c.start)
 	now = c.wall()
@@ -110,8 +114,9 @@ func (c *Clock) read() (now time.Time, offset, within time.Duration, known bool)
 	return now, now.Round(0).Sub(m.broker.Add(elapsed - m.at)), m.within, true
 }
 
-// Now returns the time to judge by. It fails with a *WrongError if the clock is wrong, and with
-// ErrUnknown if no measurement is valid; the caller must not judge then.
+// Now returns the time on which decisions may be based. It returns a *WrongError if the clock is
+// wrong, and ErrUnknown if no measurement is valid. The caller must then make no decision that
+// depends on the time.
 func (c *Clock) Now() (time.Time, error) {
 	now, offset, within, known := c.read()
 	if !known {

@@ -10,8 +10,8 @@ import (
 // negative matches the start of a negative number or duration. No flag starts like this.
 var negative = regexp.MustCompile(`^-\.?[0-9]`)
 
-// JoinNegative joins a flag and its negative value into one argument. The parser would take the
-// value for another flag, and the command could not report what it accepts.
+// JoinNegative joins a flag and its negative value into one argument. Otherwise, the parser would
+// take the value for another flag, and the command could not report which values it accepts.
 func JoinNegative(args []string) []string {
 	args = slices.Clone(args)
 	for i := 0; i+1 < len(args) && args[i] != "--"; i++ {

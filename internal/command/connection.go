@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// connection holds the flags for calling genbus by gRPC.
+// connection holds the flags for calling genbus over gRPC.
 type connection struct {
 	Server     string `help:"gRPC address, host:port." default:"127.0.0.1:9090"`
 	KeyFile    string `help:"File with the key. Default: GENBUS_API_KEY (operator commands: GENBUS_OPERATOR_KEY), or the file named by GENBUS_API_KEY_FILE." type:"path"`
@@ -32,15 +32,17 @@ type connection struct {
 // DefaultServer is the gRPC address of a genbus on this machine.
 const DefaultServer = "127.0.0.1:9090"
 
-// given reports whether the command line selects gRPC.
+// given reports whether a flag on the command line selects gRPC.
 func (c *connection) given() bool {
 	return c.Server != DefaultServer || c.KeyFile != "" || c.secure()
 }
 
-// maxAnswer is the longest accepted answer in bytes: a dead letter with its request.
+// maxAnswer is the maximum size of an answer in bytes. The largest answers are dead letters with
+// their requests.
 const maxAnswer = 1 << 30
 
-// dial creates a client connection. With a key, it refuses a connection that would expose the key.
+// dial creates a client connection. If key is set, the connection will carry a key, and dial
+// refuses a connection that would expose it.
 func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	if strings.HasPrefix(c.Server, "http://") || strings.HasPrefix(c.Server, "https://") {
 		return nil, WrongUse("--server must be host:port without http://; use --tls for TLS")
@@ -56,7 +58,8 @@ func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// with calls f with a connection that sends the key. It adds a hint to connection errors.
+// with calls f with a connection and a context that sends the key. It adds a hint to connection
+// errors.
 func (c *connection) with(ctx context.Context, key string, f func(context.Context, *grpc.ClientConn) error) error {
 	conn, err := c.dial(key != "")
 	if err != nil {
@@ -66,7 +69,7 @@ func (c *connection) with(ctx context.Context, key string, f func(context.Contex
 	return c.advised(ctx, f(withKey(ctx, key), conn))
 }
 
-// withKey adds a key, if there is one, to the calls of ctx.
+// withKey returns a context whose calls send the key, if there is one.
 func withKey(ctx context.Context, key string) context.Context {
 	if key == "" {
 		return ctx
@@ -75,7 +78,7 @@ func withKey(ctx context.Context, key string) context.Context {
 }
 
 // key returns the key from --key-file, the variable env, or the file named in env_FILE, in this
-// order. It returns an empty key if none is set. Errors never contain the key.
+// order. It returns an empty key if none of these is set. Errors never contain the key.
 func (c *connection) key(env string) (string, error) {
 	file := cmp.Or(c.KeyFile, os.Getenv(env+"_FILE"))
 	if key := os.Getenv(env); c.KeyFile == "" && key != "" {
@@ -123,7 +126,7 @@ func (c *connection) credentials(key bool) (credentials.TransportCredentials, er
 	return credentials.NewTLS(cfg), nil
 }
 
-// IsLoopback reports whether an address is on this machine.
+// IsLoopback reports whether an address is a loopback address.
 func IsLoopback(server string) bool {
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {

@@ -69,7 +69,7 @@ func (c *Events) Run(ctx context.Context, out io.Writer) error {
 	return c.tail(ctx, consumer, &tail{out: out, json: c.JSON, names: names})
 }
 
-// from returns the start of the reading: now, or the time given by --since.
+// from returns the configuration of a consumer that starts now or at the time given by --since.
 func (c *Events) from(now time.Time) (jetstream.OrderedConsumerConfig, error) {
 	if c.Since == "" {
 		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}, nil
@@ -78,7 +78,7 @@ func (c *Events) from(now time.Time) (jetstream.OrderedConsumerConfig, error) {
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at}, err
 }
 
-// since parses a time, or a duration before now.
+// since parses a time, or a duration that it subtracts from now.
 func since(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if while, notLong := time.ParseDuration(text); err != nil && notLong == nil {
@@ -93,10 +93,10 @@ func since(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// fromJob moves the start back to the newest event of the job, if necessary. Otherwise a job that
-// has ended would deliver nothing.
+// fromJob moves the start back to the newest event of the job if necessary. Otherwise, nothing
+// would be delivered for a job that has ended.
 func (c *Events) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space, from *jetstream.OrderedConsumerConfig) error {
-	kind, _ := subject.KindOf(c.ID) // filters has checked the id
+	kind, _ := subject.KindOf(c.ID) // filters has checked the ID
 	request, err := streamread.Last(names.Task(kind, cmp.Or(c.Tenant, "*"), c.ID)).Encode()
 	if err != nil {
 		return err

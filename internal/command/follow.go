@@ -18,17 +18,17 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// follower displays a job: as a bar on a terminal, else as one line per event.
+// follower displays a job, as a bar on a terminal and otherwise as one line per event.
 type follower struct {
 	out  io.Writer
 	json bool
 	bar  bool
-	// quiet is called with the id of a chat without text for quietAfter.
+	// quiet is called with the ID of a chat if no text arrives within quietAfter.
 	quiet func(id string)
 }
 
-// quietAfter is how long a chat may be without text before the user is told where to look. No event
-// reports an unreachable upstream.
+// quietAfter is how long to wait for the first text of a chat before telling the user where to look
+// for problems. No event reports an unreachable upstream.
 const quietAfter = 10 * time.Second
 
 func (f *follower) id(id string) error {
@@ -36,7 +36,7 @@ func (f *follower) id(id string) error {
 	return err
 }
 
-// errJobFailed reports a job without a result. The process exits with 1.
+// errJobFailed reports a job without a result. The process then exits with code 1.
 var errJobFailed = errors.New("the job has no result")
 
 // jobEnded returns the error of a failed or cancelled job.
@@ -99,8 +99,8 @@ func (f *follower) step(e proto.Message, t *genbusv1.VideoTask) error {
 	return err
 }
 
-// finer returns a job's phase if it says more than the status, or the code after which a task
-// waits.
+// finer returns a job's phase if the phase is more specific than the status. For a task that is
+// queued again after a refusal, it returns the refusal's code.
 func finer(e *genbusv1.Execution, status genbusv1.JobStatus, upstreamStatus string) string {
 	phase := task.PhaseWord(e.GetPhase())
 	switch {
@@ -137,7 +137,7 @@ func (f *follower) line(e proto.Message) error {
 	return err
 }
 
-// chat prints the text of a chat as it arrives. A later attempt begins on a new line.
+// chat prints the text of a chat as it arrives. The text of a later attempt begins on a new line.
 func (f *follower) chat(ctx context.Context, by jobs, id string) error {
 	var last *genbusv1.Chat
 	text := &growing{out: f.out}
@@ -175,7 +175,7 @@ func (f *follower) item(i client.ChatItem) error {
 	case i.Chunk != nil:
 		return f.line(i.Chunk)
 	default:
-		return nil // the terminal event has the missing part
+		return nil // the terminal event contains the missing part
 	}
 }
 
@@ -215,7 +215,7 @@ func (g *growing) end() error {
 	return err
 }
 
-// whole prints the complete reply if blocks of it are missing.
+// whole prints the complete reply if parts of it have not been printed.
 func (g *growing) whole(ctx context.Context, by jobs, chat *genbusv1.Chat) error {
 	if err := g.end(); err != nil || g.shown && !g.gap || chat.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return err
@@ -236,8 +236,8 @@ func replyText(reply *genbusv1.ChatCompletion) string {
 	return body.MessageText(reply.GetChoices()[0].GetMessage())
 }
 
-// EventDetail returns the most useful detail of an event, after two spaces: an error, a result,
-// progress, or the phase.
+// EventDetail returns the most useful detail of an event, preceded by two spaces. The detail is an
+// error, a result, the progress or the phase.
 func EventDetail(e task.Event) string {
 	if err := e.Job.GetError(); err != nil {
 		return "  " + err.GetCode() + ": " + err.GetMessage()

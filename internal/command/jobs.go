@@ -67,7 +67,7 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// waiting reports a lost connection. A connection that the command closed has no error.
+// waiting reports a lost connection. If the command itself closed the connection, err is nil.
 func waiting(_ *nats.Conn, err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "genbus: lost the NATS connection, waiting:", err)
@@ -76,8 +76,8 @@ func waiting(_ *nats.Conn, err error) {
 
 func again(*nats.Conn) { fmt.Fprintln(os.Stderr, "genbus: restored the NATS connection") }
 
-// checkAddresses rejects addresses that nats.go would misread and repeat in its errors, such as
-// ones with unescaped characters in a password.
+// checkAddresses rejects addresses that nats.go would misinterpret and quote in its errors, for
+// example those with unescaped characters in a password.
 func checkAddresses(list string) error {
 	for i, address := range strings.Split(list, ",") {
 		address = strings.TrimSpace(address)
@@ -92,7 +92,8 @@ func checkAddresses(list string) error {
 	return nil
 }
 
-// hosts removes users and passwords from a list of addresses: everything before the last @.
+// hosts removes users and passwords from a list of addresses. It removes everything before the last
+// @.
 func hosts(list string) string {
 	if at := strings.LastIndex(list, "@"); at >= 0 {
 		return "…" + list[at:]
@@ -110,14 +111,14 @@ func (n natsJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.Cha
 	return body.ParseCompletion(raw)
 }
 
-// grpcJobs uses genbus by gRPC. Its watches resume after an interruption.
+// grpcJobs calls genbus over gRPC. Its watches resume after an interruption.
 type grpcJobs struct {
 	videos genbusv1.VideoServiceClient
 	chats  genbusv1.ChatServiceClient
 }
 
-// SubmitVideo creates a task. It sets a random request id if there is none, so that the request can
-// be repeated.
+// SubmitVideo creates a task. If there is no request ID, it sets a random one so that the request
+// can be repeated.
 func (g grpcJobs) SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error) {
 	r.RequestId = cmp.Or(r.GetRequestId(), rand.Text())
 	var to peer.Peer
@@ -132,8 +133,8 @@ func (g grpcJobs) SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*gen
 	return answer.GetChat(), created(err, to, r.GetRequestId())
 }
 
-// created converts the error of a create. If the request was sent and genbus did not refuse it, the
-// error names the id with which to repeat it.
+// created converts the error of a create call. If the request may have been accepted, the error
+// names the request ID with which to repeat it.
 func created(err error, to peer.Peer, id string) error {
 	err = answered(err)
 	var e callError

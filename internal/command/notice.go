@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// printNotice prints a notice about a job to standard error. Standard output holds only the result,
-// which a program may read.
+// printNotice prints a notice about a job to standard error. Standard output contains only the
+// result, which a program may read.
 func printNotice(jobID, notice string) {
 	text := "notice " + notice
 	if notice == client.NoticeRoutePaused {
@@ -22,12 +22,12 @@ func printNotice(jobID, notice string) {
 	fmt.Fprintf(os.Stderr, "genbus: %s: %s\n", clean(jobID), clean(text))
 }
 
-// printQuiet tells the user where to look when a chat brings no text.
+// printQuiet tells the user where to look for problems if no text of a chat arrives.
 func printQuiet(jobID string) {
 	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; to check for failing upstream calls, run \"service operator jobs show %[1]s\" or \"service operator upstreams\"\n", clean(jobID))
 }
 
-// noticed is a gRPC interceptor that prints the notice in an answer.
+// noticed is a gRPC interceptor that prints an answer's notice, if any.
 func noticed(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header metadata.MD
 	err := call(ctx, method, request, reply, conn, append(opts, grpc.Header(&header))...)

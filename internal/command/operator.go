@@ -12,7 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Operator holds the commands of operators, which call a running genbus by gRPC.
+// Operator holds the commands for operators, which call a running genbus over gRPC.
 type Operator struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`

@@ -29,7 +29,7 @@ type bulkCommand struct {
 // bulkFlags holds the flags that all bulk commands share.
 type bulkFlags struct {
 	Yes bool `help:"Run the action; without it, only count."`
-	// Token is a pointer, so that an empty token is an error instead of a new run.
+	// Token is a pointer so that an empty token is an error and does not start a new run.
 	Token *string `help:"Continue an earlier count or run by its token, with the same filter; items added later are not touched."`
 }
 
@@ -130,7 +130,7 @@ type bulkStream = grpc.ServerStreamingClient[genbusv1.BulkProgress]
 type bulkCall func(ctx context.Context, call operatorCall, dryRun bool, token string) (bulkStream, error)
 
 // run counts the matches and, with --yes, runs the action. If moves is set, the filter depends on
-// the current time, so that a token cannot continue the run.
+// the current time, and the run cannot be continued with a token.
 func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what string, moves bool, begin bulkCall) error {
 	p := printer{out: out, json: o.JSON}
 	var token string
@@ -169,7 +169,7 @@ func (c bulkFlags) run(ctx context.Context, o *Operator, out io.Writer, what str
 	return nil
 }
 
-// count makes a dry run.
+// count performs a dry run.
 func (c bulkFlags) count(ctx context.Context, o *Operator, out io.Writer, begin bulkCall) (counted *genbusv1.BulkProgress, err error) {
 	err = o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		stream, err := begin(ctx, call, true, "")
@@ -181,7 +181,7 @@ func (c bulkFlags) count(ctx context.Context, o *Operator, out io.Writer, begin 
 	return counted, err
 }
 
-// bulk runs an action to its end without a time limit and prints its progress.
+// bulk runs an action without a time limit and prints its progress.
 func (c *Operator) bulk(ctx context.Context, p printer, begin bulkCall, token string) (last *genbusv1.BulkProgress, err error) {
 	err = c.connect(ctx, p.out, func(ctx context.Context, call operatorCall) error {
 		stream, err := begin(ctx, call, false, token)
@@ -217,8 +217,8 @@ func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
 	return exitError{ExitNotPossible, fmt.Errorf("nothing was done: %d on the list %s not found; remove %s", m.GetFailed(), plural.Form(m.GetFailed(), "was", "were"), plural.Form(m.GetFailed(), "it", "them"))}
 }
 
-// progress prints the progress of an action, its token first. In JSON it prints one document per
-// progress.
+// progress prints the progress of an action. The first line contains the token. In JSON format, it
+// prints one document per progress report.
 func (p printer) progress(last, now *genbusv1.BulkProgress) error {
 	line := fmt.Sprintf("%d of %s%d done: %d changed, %d failed", now.GetDone(), atLeast(now), now.GetTotal(), now.GetChanged(), now.GetFailed())
 	switch {
@@ -234,7 +234,7 @@ func (p printer) progress(last, now *genbusv1.BulkProgress) error {
 	return p.say(now, "%s", line)
 }
 
-// failures prints the jobs and dead letters that were not changed.
+// failures prints the failures by error code, with examples.
 func (p printer) failures(m *genbusv1.BulkProgress) error {
 	if p.json || m.GetFailed() == 0 {
 		return nil
@@ -246,7 +246,7 @@ func (p printer) failures(m *genbusv1.BulkProgress) error {
 	return p.table("CODE\tFAILED\tSUCH AS", rows)
 }
 
-// examples returns the listed jobs and dead letters that failed with a code.
+// examples describes the listed jobs and dead letters that failed with a code.
 func examples(m *genbusv1.BulkProgress, code string) (names []string) {
 	for _, f := range m.GetFailures() {
 		switch {
@@ -267,7 +267,7 @@ func atLeast(m *genbusv1.BulkProgress) string {
 	return "at least "
 }
 
-// beyondCount says which jobs a count may lack.
+// beyondCount describes the jobs that a count may lack.
 func beyondCount(m *genbusv1.BulkProgress) string {
 	if m.GetTotalExact() || m.GetCompleteSince() == nil {
 		return ""

@@ -23,8 +23,8 @@ func (c *connection) secure() bool {
 	return c.TLS || c.CA != "" || c.Cert != "" || c.ServerName != ""
 }
 
-// advised adds to a connection error the flag that fixes it. An error that only another command
-// line fixes becomes a usage error, because a retry cannot help.
+// advised adds advice to a connection error, such as the flag that fixes it. If only a different
+// command line can help, the error becomes a usage error, because a retry would fail too.
 func (c *connection) advised(ctx context.Context, err error) error {
 	var e callError
 	switch {
@@ -40,7 +40,7 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	case absent != nil:
 		return exitError{ExitUnavailable, fmt.Errorf("cannot reach genbus at %s (--server): %w", c.Server, absent)}
 	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"),
-		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // the server sent something other than a frame
+		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // the server sent something other than an HTTP/2 frame
 		return WrongUse("%s does not speak gRPC (--server): it may be an HTTP or NATS address; the default gRPC address is %s", c.Server, DefaultServer)
 	case c.secure():
 		return adviceFor(err, e.s.Message())
@@ -50,7 +50,8 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	return err
 }
 
-// adviceFor recognizes the reason for a failed TLS connection. gRPC reports it only in the message.
+// adviceFor adds advice to the error of a TLS connection. It recognizes the reason by the message,
+// because gRPC reports it nowhere else.
 func adviceFor(err error, message string) error {
 	for _, row := range []struct{ says, do string }{
 		{"first record does not look like a TLS handshake", "the server does not speak TLS: omit --tls, --ca, --cert and --server-name (to another machine, add --plaintext if the network is safe)"},
@@ -66,9 +67,9 @@ func adviceFor(err error, message string) error {
 		}
 	}
 	for _, cut := range []string{
-		// With TLS 1.3 the client's handshake ends before the server asks for a certificate. Its
-		// first write may meet a closed connection before it reads the reason. A stopping server
-		// looks the same, so a retry may help.
+		// With TLS 1.3, the client completes its handshake before the server checks the client
+		// certificate. Therefore the first write may fail on a closed connection before the client
+		// reads the reason. A stopping server looks the same, so a retry may help.
 		"broken pipe", "connection reset by peer",
 	} {
 		if strings.Contains(message, cut) {
@@ -80,9 +81,9 @@ func adviceFor(err error, message string) error {
 
 const probeTime = 3 * time.Second
 
-// probe makes a TLS handshake and sends nothing else. It reports whether the server speaks TLS,
-// even with an untrusted certificate, or why nothing answers at the address. It skips servers that
-// gRPC reaches through a proxy or another scheme.
+// probe performs a TLS handshake and sends nothing else. It reports whether the server speaks TLS,
+// even if the certificate is not trusted. If nothing answers at the address, absent is the reason.
+// probe skips servers that gRPC reaches through a proxy or another scheme.
 func probe(ctx context.Context, server string) (speaksTLS bool, absent error) {
 	host, _, err := net.SplitHostPort(server)
 	if err != nil {
@@ -105,7 +106,7 @@ func probe(ctx context.Context, server string) (speaksTLS bool, absent error) {
 	return err == nil || errors.As(err, &distrusted) || errors.As(err, &alert), nil
 }
 
-// plain removes the network and the address, which the reader knows, from a net error.
+// plain removes the network and the address from a net error, because the user already knows them.
 func plain(err error) error {
 	var errno syscall.Errno
 	var dns *net.DNSError

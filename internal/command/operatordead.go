@@ -30,7 +30,7 @@ type deadListCommand struct {
 	Limit        int `help:"Maximum dead letters to list; 0 for all." default:"100"`
 }
 
-// maxPage is the largest page of one call.
+// maxPage is the maximum page size of a call.
 const maxPage = 100
 
 func (c deadListCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -51,8 +51,8 @@ func (c deadListCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 	})
 }
 
-// eachPage requests pages until none follows or limit items are listed. A limit of 0 lists all; a
-// negative one is a usage error of --limit.
+// eachPage requests pages until none follows or limit items are listed. A limit of 0 lists all
+// items, and a negative limit is a usage error.
 func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)) error {
 	if limit < 0 {
 		return WrongUse("--limit: %d is invalid; use 1 or more, or 0 for all", limit)
@@ -77,7 +77,7 @@ type deadShowCommand struct {
 	Body     bool   `help:"Also print the request, including the user's prompt."`
 }
 
-// Run shows a dead letter, and its request only with --body.
+// Run shows a dead letter. It shows the request only with --body.
 func (c deadShowCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		answer, err := call.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: c.Sequence})
@@ -120,9 +120,9 @@ func (c deadDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 	})
 }
 
-// eachLetter calls do for each dead letter and continues after failures. It joins the errors; the
-// first one determines the exit code. When the time is over or the key is refused, it stops and
-// lists the dead letters that it did not try.
+// eachLetter calls do for each dead letter and continues after failures. It joins the errors, and
+// the first error determines the exit code. If the time limit has passed or the key is refused, it
+// stops and lists the dead letters that it did not try.
 func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) error) error {
 	var failed []error
 	for i, seq := range sequences {

@@ -18,11 +18,11 @@ const (
 	ExitUsage       = 2 // wrong command line or request, TLS flags included
 	ExitNotFound    = 3 // no such dead letter, job or route
 	ExitDenied      = 4 // the key is missing, unknown, or not an operator key
-	ExitNotPossible = 5 // impossible for this dead letter or in this state
+	ExitNotPossible = 5 // not possible for this dead letter or in this state
 	ExitUnavailable = 6 // no answer, or temporarily refused: try again
 )
 
-// callError is an error that genbus returned, with its code.
+// callError is the error of a gRPC call, with its genbus code.
 type callError struct {
 	code string // as in docs/errors.md; empty for connection errors
 	s    *status.Status
@@ -35,7 +35,7 @@ func (e callError) Error() string {
 	return e.code + ": " + clean(e.s.Message())
 }
 
-// lost reports whether the error may mean that an answer was lost.
+// lost reports whether the answer may have been lost.
 func (e callError) lost() bool {
 	switch e.s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Unknown, codes.Internal:
@@ -54,7 +54,7 @@ type exitError struct {
 func (e exitError) Error() string { return e.err.Error() }
 func (e exitError) Unwrap() error { return e.err }
 
-// answered adds its code to the error of a call.
+// answered converts the error of a gRPC call to a callError. It returns other errors unchanged.
 func answered(err error) error {
 	s, ok := status.FromError(err)
 	if err == nil || !ok {
@@ -90,8 +90,9 @@ func ExitCode(err error) int {
 	return exitOf(errcode.Code(e.code), e.s.Code())
 }
 
-// exitOf returns the exit code for an answer of genbus. gRPC uses one code for permanent and
-// temporary limits, and one for deadlines; why tells them apart.
+// exitOf returns the exit code for an error returned by genbus. For limits and deadlines, gRPC has
+// one code each, whether the condition is permanent or temporary. The genbus code why distinguishes
+// the two cases.
 func exitOf(why errcode.Code, c codes.Code) int {
 	m := errcode.MeaningOf(why)
 	final := m.Code == why && !m.Retry // an unknown code gets another code's meaning

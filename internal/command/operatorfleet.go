@@ -55,7 +55,7 @@ func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 	return p.silent(m.GetSilent())
 }
 
-// keyState returns the reason why a key gets no jobs, or "in use".
+// keyState returns the reason why a key gets no jobs, or "in use" if there is none.
 func keyState(u *genbusv1.UpstreamState, k *genbusv1.UpstreamKeyState) string {
 	by := ""
 	if k.GetHttpStatus() != 0 {
@@ -85,7 +85,7 @@ func heldWith(k *genbusv1.UpstreamKeyState) string {
 
 func share(failed, all uint64) string { return fmt.Sprintf("%d of %d", failed, all) }
 
-// lastFailure returns the later of the last failed call and the last failed poll.
+// lastFailure describes the last failed call or the last failed poll, whichever is later.
 func lastFailure(u *genbusv1.UpstreamState) string {
 	call, poll := failureLine("", u.GetLastErrorAt(), u.GetLastError()), failureLine("poll: ", u.GetLastPollErrorAt(), u.GetLastPollError())
 	if u.GetLastPollErrorAt().AsTime().After(u.GetLastErrorAt().AsTime()) {

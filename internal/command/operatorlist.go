@@ -47,8 +47,8 @@ type jobsListCommand struct {
 	Limit     int  `help:"Maximum jobs to list; 0 for all in the index." default:"100"`
 }
 
-// request returns the filter of a call. It rejects negative durations: as times in the future they
-// would match no job, and if ignored, every job.
+// request returns the filter for a call. It rejects negative durations. As times in the future,
+// they would match no job (--since) or every job (--idle).
 func (c jobFilter) request(now time.Time) (*genbusv1.ListJobsRequest, error) {
 	for _, f := range []struct {
 		flag  string
@@ -130,7 +130,7 @@ func (p printer) jobs(m *genbusv1.ListJobsResponse) error {
 	return p.say(m, "%d of %d%s%s", len(m.GetJobs()), m.GetTotal(), more, beyondIndex(m))
 }
 
-// beyondIndex says which jobs a list may lack.
+// beyondIndex describes the jobs that a list may lack.
 func beyondIndex(m *genbusv1.ListJobsResponse) string {
 	switch {
 	case m.GetTotalExact():
@@ -192,7 +192,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 	return p.table("VERSION\tTIME\tAFTER\tPHASE\tATTEMPT\tPROGRESS\tUPSTREAM\tUPSTREAM STATUS\tHTTP\tCODE\tREPLICA", rows)
 }
 
-// failuresLine returns the number of consecutive failed polls or calls and the last failure.
+// failuresLine describes the number of consecutive failed polls or calls and the last failure.
 func failuresLine(n uint32, at *timestamppb.Timestamp, last string) string {
 	failed := plural.Form(n, "the last one failed,", fmt.Sprintf("the last %d failed, the last one", n))
 	return fmt.Sprintf("%s at %s: %s", failed, moment(at), last)
@@ -213,10 +213,11 @@ func historyLine(h *genbusv1.JobHistoryEvent) string {
 		fmt.Sprint(h.GetAttempt()), progress, upstreamKeyOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), h.GetReplica())
 }
 
-// holderOf names a holder other than the last writer, or says that the last writer may be gone.
+// holderOf names the holder if it is not the last writer, or reports that the last writer may be
+// gone.
 func holderOf(w *genbusv1.WorkItemPlace) string {
 	lost := "is gone"
-	if w.GetReplicaHeardAt() != nil { // hung or overloaded, if not killed
+	if w.GetReplicaHeardAt() != nil { // the replica may be hung, overloaded or killed
 		lost = "does not answer (last seen at " + moment(w.GetReplicaHeardAt()) + ")"
 	}
 	switch {

@@ -32,8 +32,8 @@ type orphansFailCommand struct {
 	NoReplicaServesIt bool   `help:"Confirm that no replica serves the route. Replicas that do lose its jobs." required:""`
 }
 
-// Run calls repeatedly until no jobs remain, each call within the time limit, and prints the
-// totals. It fails if there were no jobs or some were left.
+// Run repeats the call until no page is left, and prints the totals. The time limit applies to each
+// call. Run fails if there were no jobs or some of them were not ended.
 func (c orphansFailCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	sum := &genbusv1.OrphansSettled{}
 	for {

@@ -25,7 +25,8 @@ type printer struct {
 	json bool
 }
 
-// asJSON prints a message in the JSON of /genbus/v1: names with underscores, empty fields left out.
+// asJSON prints a message in the JSON format of /genbus/v1, with underscores in names and without
+// empty fields.
 func (p printer) asJSON(m proto.Message) error {
 	data, err := protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Marshal(m)
 	if err == nil {
@@ -122,7 +123,7 @@ func remedy(code string) string {
 	return m.ForOperators()
 }
 
-// letterOf tells a job's dead letter from a rejected request.
+// letterOf returns what a dead letter stands for, a job or a rejected request.
 func letterOf(s *genbusv1.StoredDeadLetter) string {
 	if s.GetRejected() {
 		return "rejected request"
@@ -181,8 +182,8 @@ func routeState(r *genbusv1.RouteState) string {
 	return state
 }
 
-// cells joins the cells of a row. It cleans them, because text from others must not move the
-// terminal's cursor.
+// cells joins the cells of a row. It cleans them because text from other sources must not control
+// the terminal.
 func cells(values ...string) string {
 	for i, v := range values {
 		values[i] = cmp.Or(clean(v), "-")
@@ -190,7 +191,7 @@ func cells(values ...string) string {
 	return strings.Join(values, "\t")
 }
 
-// clean replaces unprintable characters and puts the text on one line.
+// clean replaces unprintable characters and line breaks.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

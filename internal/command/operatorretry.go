@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// foundJob names a job on the command line by any of its ids.
+// foundJob names a job on the command line by any of its IDs.
 type foundJob struct {
 	ID     string `arg:"" help:"Job ID or upstream task ID; with --tenant also the request ID."`
 	Tenant string `help:"Tenant of the job."`

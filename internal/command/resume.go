@@ -15,18 +15,19 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// Delays before an interrupted watch is resumed.
+// Delays before resuming an interrupted watch.
 const (
 	firstResume = 200 * time.Millisecond
 	maxResume   = 5 * time.Second
-	// resumeFor is how long to wait for an unavailable genbus.
+	// resumeFor is how long to retry while genbus is unavailable.
 	resumeFor = 2 * time.Minute
-	// sayAwayAfter is the delay before the user is told about the wait. A restart takes less.
+	// sayAwayAfter is the delay before telling the user about the wait. A restart takes less time.
 	sayAwayAfter = 5 * time.Second
 )
 
-// resumed yields the items of a watch until it ends, and reopens it after an interruption. It calls
-// seen after each handled item, so that open can continue there.
+// resumed yields the items of a watch until the watch ends. It reopens the watch after an
+// interruption. It calls seen after each item has been handled, so that open can continue after
+// that item.
 func resumed[T any](ctx context.Context, open func() (recv func() (T, error), err error), seen func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -45,7 +46,7 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 				seen(item)
 				last, wait, said = time.Now(), firstResume, false
 			}
-			if time.Since(opened) > maxResume { // it worked until now, even without items
+			if time.Since(opened) > maxResume { // the watch worked until now, even if it had no items
 				last, wait, said = time.Now(), firstResume, false
 			}
 			switch {
@@ -67,8 +68,8 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 	}
 }
 
-// cutOff reports whether a watch can be resumed: the connection is lost, the stream has reached its
-// maximum lifetime, or this reader was too slow.
+// cutOff reports whether a watch can be resumed after an error. This is the case if the connection
+// was lost, the stream reached its maximum lifetime, or this reader was too slow.
 func cutOff(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.ResourceExhausted

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Submit sends a job and follows it, by NATS if an address is given, else by gRPC.
+// Submit submits a job and follows it. It uses NATS if a NATS address is given, and gRPC otherwise.
 type Submit struct {
 	connection     `embed:""`
 	natsConnection `embed:""`
@@ -61,7 +61,7 @@ func (c *Submit) with(ctx context.Context, out io.Writer, f func(context.Context
 	})
 }
 
-// EnvAPIKey is the environment variable with a tenant's key.
+// EnvAPIKey is the environment variable for a tenant's key.
 const EnvAPIKey = "GENBUS_API_KEY"
 
 type submitVideo struct {
@@ -123,7 +123,7 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: video}}, nil
 }
 
-// picture returns a URL unchanged, and a file as Base64.
+// picture returns a URL unchanged, or the content of a file in Base64.
 func picture(source string) (string, error) {
 	if strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "data:") {
 		return source, nil
@@ -135,8 +135,8 @@ func picture(source string) (string, error) {
 	return base64.StdEncoding.EncodeToString(data), nil
 }
 
-// readBody reads the JSON in a flag's file or standard input. It rejects invalid JSON itself,
-// because genbus would name a field that the command line does not have.
+// readBody reads JSON from a flag's file or from standard input. It rejects invalid JSON itself,
+// because the error from genbus would name a field that the command line does not have.
 func readBody(flag, path string) (data []byte, err error) {
 	if path == "-" {
 		path = "the standard input"
@@ -205,7 +205,8 @@ func says(role, text string) *genbusv1.ChatMessage {
 	return &genbusv1.ChatMessage{Role: role, Content: &genbusv1.ChatMessage_Text{Text: text}}
 }
 
-// interrupted tells the user that a job continues although it is no longer followed.
+// interrupted returns err. If the user has interrupted the command, it instead returns an error
+// saying that the job continues.
 func interrupted(ctx context.Context, id string, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("stopped following; the job continues: service tasks get %s", id)

@@ -89,7 +89,8 @@ func (l tasksList) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	})
 }
 
-// statusOf parses a status word. An empty word means every status.
+// statusOf parses a status word. It returns UNSPECIFIED, which means every status, for an empty
+// word.
 func statusOf(word string) (genbusv1.JobStatus, error) {
 	if word == "" {
 		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, nil

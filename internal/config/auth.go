@@ -23,14 +23,14 @@ type APIKey struct {
 	// File that holds the secret key of the pair: 16 bytes or more. Default: none.
 	SecretKeyFile string `yaml:"secret_key_file"`
 
-	// Key and SecretKey are the loaded secrets. Prepare replaces Key by its hash.
+	// Key and SecretKey are the loaded secrets. Prepare replaces Key with its hash.
 	Key, SecretKey Secret `yaml:"-"`
 
 	known keyHash
 }
 
-// OperatorKey grants access to the operator methods only. Without operator keys these methods are
-// closed.
+// OperatorKey grants access to the operator methods only. Without operator keys, these methods are
+// refused.
 type OperatorKey struct {
 	// Name of the operator in logs: letters, digits, _ and -. Required.
 	Name string `yaml:"name"`
@@ -47,7 +47,7 @@ type OperatorKey struct {
 	// Default: false.
 	ReadOnly bool `yaml:"read_only"`
 
-	// Key is the loaded secret. Prepare replaces it by its hash.
+	// Key is the loaded secret. Prepare replaces it with its hash.
 	Key Secret `yaml:"-"`
 
 	known keyHash

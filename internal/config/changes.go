@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Changes describes a reload for a log: names and keys, but no values and no secrets.
+// Changes describes a reload for the log. It contains names and keys, but no values and no secrets.
 type Changes struct {
 	// Added, Removed and Changed name routes, upstreams, keys and tenants. Changed also lists the
 	// changed keys, as in "upstream studio (base_url, keys)". Sections without names appear as
@@ -20,7 +20,7 @@ type Changes struct {
 // None reports whether nothing changed.
 func (c Changes) None() bool { return len(c.Added)+len(c.Removed)+len(c.Changed) == 0 }
 
-// compare returns the changes from c to next, and the changes in fresh that next could not take.
+// compare returns the changes from c to next, and the changes in fresh that next could not adopt.
 func compare(c, next, fresh *Config) Changes {
 	changes := Changes{Restart: c.needRestart(fresh)}
 	changes.named("upstream", named(c.Upstreams), named(next.Upstreams))
@@ -67,8 +67,8 @@ func fieldsThatDiffer(a, b reflect.Value) []string {
 	return slices.Compact(keys)
 }
 
-// keyOf returns the YAML key of a field. A loaded secret has none, so it gets the key that it
-// belongs to.
+// keyOf returns the YAML key of a field. A loaded secret has no YAML key, so keyOf derives one from
+// the field's name.
 func keyOf(field reflect.StructField) string {
 	if key := field.Tag.Get("yaml"); key != "-" {
 		return key
@@ -84,8 +84,8 @@ func named[M ~map[string]V, V any](entries M) map[string]reflect.Value {
 	return out
 }
 
-// routesByName includes the kind in the name, as the broker does: a route whose kind changes is
-// another route.
+// routesByName includes the kind in the name, as the broker does, because a route whose kind
+// changes counts as another route.
 func routesByName(routes []Route) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	for _, r := range routes {

@@ -20,8 +20,8 @@ const (
 
 	year = 8760 * time.Hour
 
-	// The embedded broker accepts messages of 8 MiB, and a body inside a message must leave space
-	// for headers.
+	// The embedded broker accepts messages of up to 8 MiB, and a body inside a message must leave
+	// space for headers.
 	maxClaimCheck = 7 * MiB
 )
 
@@ -111,8 +111,8 @@ func (c *Config) checkChoices(r *report) {
 	}
 }
 
-// checkListeners restricts unauthenticated servers to loopback addresses and gives each server its
-// own address. API keys protect HTTP and gRPC; NATS needs its own user.
+// checkListeners restricts unauthenticated servers to loopback addresses and requires that each
+// server has its own address. API keys protect HTTP and gRPC; NATS needs its own user.
 func (c *Config) checkListeners(r *report) {
 	taken := map[string]string{}
 	for _, l := range c.listeners() {
@@ -143,7 +143,7 @@ func (c *Config) listeners() []listener {
 	return all
 }
 
-// reachable reports whether other machines can send API keys.
+// reachable reports whether other machines might reach HTTP or gRPC and send API keys.
 func (c *Config) reachable() bool {
 	return beyondLoopback(c.HTTP.Addr) || beyondLoopback(c.GRPC.Addr)
 }

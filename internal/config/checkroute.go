@@ -183,8 +183,8 @@ func checkBounds(r *report, path string, route Route) {
 	within(r, path+".timeouts.first_byte", route.Timeouts.FirstByte, 10*time.Millisecond, 24*time.Hour)
 	within(r, path+".timeouts.idle", route.Timeouts.Idle, 10*time.Millisecond, 24*time.Hour)
 	within(r, path+".timeouts.total", route.Timeouts.Total, 10*time.Millisecond, 24*time.Hour)
-	// The ticker extends held messages every third of ack_wait, and one round over many messages
-	// may take a second.
+	// A ticker extends held messages at intervals of a third of ack_wait, and extending many
+	// messages may take a second.
 	within(r, path+".ack_wait", route.AckWait, 3*time.Second, time.Hour)
 }
 

@@ -36,7 +36,7 @@ func (c *Config) checkUpstreams(r *report) {
 	}
 }
 
-// checkBaseURL does not show an address that contains credentials.
+// checkBaseURL checks an address. It does not show one that may contain credentials.
 func checkBaseURL(r *report, key, address string) {
 	const want = "http:// or https:// with a host, without query, such as https://api.example.com"
 	if address == "" {
@@ -47,7 +47,7 @@ func checkBaseURL(r *report, key, address string) {
 	switch {
 	case strings.Contains(address, "@"):
 		r.say(key, "holds credentials or an @; want the address alone, and the key in key_env or key_file")
-	case strings.ContainsAny(address, "?#"): // often a key
+	case strings.ContainsAny(address, "?#"): // often contains a key
 		r.say(key, "holds a query or a fragment; want the address alone, and the key in key_env or key_file")
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		r.bad(key, address, want)
@@ -106,8 +106,7 @@ func checkCredential(r *report, at, auth string, k UpstreamKey) {
 	}
 }
 
-// checkHeader does not show the value: if the name looks like a secret's, the value probably is
-// one.
+// checkHeader checks a configured header. It never shows the value, which may be a secret.
 func checkHeader(r *report, key, name, value string) {
 	lower := strings.ToLower(name)
 	isSecret := func(word string) bool { return strings.Contains(lower, word) }

@@ -1,5 +1,5 @@
-// Package config owns the configuration of genbus: a struct that is read from a YAML file and the
-// environment, and checked before anything starts.
+// Package config loads the configuration of genbus from a YAML file and the environment, and checks
+// it before anything starts.
 package config
 
 import (
@@ -150,8 +150,8 @@ type Limits struct {
 	Tenant     TenantLimits  `yaml:"tenant"`
 }
 
-// Retry is the retry budget of each replica over all upstreams. It keeps an outage from multiplying
-// the traffic. When it is used up, queued jobs wait and inline chats fail.
+// Retry is the retry budget of each replica, across all upstreams. It keeps an outage from
+// multiplying the traffic. When it is used up, queued jobs wait and inline chats fail.
 type Retry struct {
 	// Retries that each first request adds to the budget; 0.2 allows one retry for five requests.
 	// Default: 0.2.
@@ -251,8 +251,8 @@ func (c *Config) prepare(r *report) {
 	c.indexKeys(r, c.APIKeys, c.OperatorKeys)
 }
 
-// fill sets the defaults that depend on other fields: whether NATS is a cluster, the upstreams, and
-// the kinds of routes. It is idempotent.
+// fill sets the defaults that depend on other fields, such as whether NATS is a cluster, the
+// upstreams, and the kinds of routes. It is idempotent.
 func (c *Config) fill() {
 	if c.NATS.Replicas == 0 {
 		c.NATS.Replicas = 1

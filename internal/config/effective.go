@@ -21,8 +21,8 @@ func (c *Config) Effective() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// toNode writes keys in the order of the struct, and durations and sizes in the operator's
-// notation.
+// toNode converts a value to YAML, with keys in the order of the struct and scalars formatted by
+// formatScalar.
 func toNode(v reflect.Value) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
 	switch v.Kind() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Variables that do not override a single field.
+// Variables that do not correspond to a single field.
 const (
 	envConfig          = "GENBUS_CONFIG"
 	envNATSURL         = "GENBUS_NATS_URL"
@@ -28,7 +28,7 @@ const (
 	defaultUpstream = "default"
 )
 
-// environment describes the variables without a key.
+// environment describes the variables that have no key in the file.
 var environment = []struct{ name, meaning string }{
 	{envConfig, "Path of the YAML configuration file."},
 	{envUpstreamURL, `Base address of the upstream "default". Without routes, it serves every video and chat model.`},
@@ -42,7 +42,7 @@ var environment = []struct{ name, meaning string }{
 
 // kubernetesLink matches variables that Kubernetes injects for services called genbus or
 // genbus-something. It does not match GENBUS_PORT and GENBUS_<something>_PORT, which might be
-// typing errors; isKubernetesLink decides these by their value.
+// typos. isKubernetesLink judges those by their value.
 var kubernetesLink = regexp.MustCompile(`^GENBUS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 func parseEnviron(environ []string) map[string]string {
@@ -143,9 +143,9 @@ func (l *loader) applyOperatorKeyEnv() {
 	l.OperatorKeys, l.addedOperator = append(l.OperatorKeys, OperatorKey{Name: DefaultOperator, KeyEnv: keyEnv, KeyFile: keyFile}), true
 }
 
-// dropTwice drops a key from the environment that the file also has, and keeps the file's entry.
-// This happens because the command line reads the operator key from the service's variable. A key
-// shared by two tenants stays an error.
+// dropTwice drops a key from the environment if the file has the same key. This is common, because
+// the command line reads the operator key from the service's variable. A key shared by two tenants
+// is still an error.
 func (l *loader) dropTwice() {
 	if last := len(l.APIKeys) - 1; l.addedKey {
 		own := l.APIKeys[last]
@@ -161,8 +161,8 @@ func (l *loader) dropTwice() {
 	}
 }
 
-// overrideKey returns the variable or file that holds a key. The two variables, of which only one
-// may be set, override the file.
+// overrideKey returns the variable or file that holds a key. The two variables override the
+// configuration file. Only one of them may be set.
 func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (newEnv, newFile string) {
 	inline, file := l.env[nameEnv], l.env[nameFile]
 	switch {
@@ -177,7 +177,7 @@ func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (n
 	return keyEnv, keyFile
 }
 
-// unknownVariables reports GENBUS_ variables that nothing reads, which are usually typing errors.
+// unknownVariables reports GENBUS_ variables that nothing reads, which are usually typos.
 func (l *loader) unknownVariables() {
 	known := variables()
 	for _, name := range sortedKeys(l.env) {

@@ -36,7 +36,8 @@ func Example() string {
 	return e.String()
 }
 
-// exampleConfig has one element in each list and map, with the defaults that Load fills in.
+// exampleConfig returns a configuration with one element in each list and map, with the defaults
+// that Load fills in.
 func exampleConfig() *Config {
 	c := Default()
 	upstream := NewUpstream("https://api.example.com")
@@ -50,8 +51,8 @@ func exampleConfig() *Config {
 	return c
 }
 
-// exampleActive lists the keys that are not commented out in the example: required keys without a
-// default.
+// exampleActive lists the keys that are not commented out in the example, because they are required
+// and have no default.
 var exampleActive = map[string]bool{
 	"upstreams": true, "upstreams.main": true, "upstreams.main.base_url": true,
 	"routes": true, "routes[]": true, "routes[].name": true, "routes[].kind": true, "routes[].models": true, "routes[].upstream": true,

@@ -14,7 +14,7 @@ import (
 
 const (
 	maxFileBytes = 1 << 20
-	maxFileNodes = 100_000 // with aliases expanded, so that a small file cannot stand for a huge one
+	maxFileNodes = 100_000 // with aliases expanded, so that a small file cannot expand to a huge one
 )
 
 // fileDecoder copies a YAML document into a Config and rejects unknown keys. It walks the nodes
@@ -68,7 +68,7 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 	}
 	if path != "" {
 		d.lines[path] = node.Line
-		delete(d.lost, path) // an earlier guess that the key was mistyped
+		delete(d.lost, path) // remove an earlier guess that this key was mistyped
 	}
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias

@@ -69,8 +69,8 @@ type EndedKey struct {
 	NotAfter     time.Time
 }
 
-// keys maps keys to tenants and operators. Prepare builds it from api_keys and operator_keys;
-// before that it matches no key.
+// keys maps keys to tenants and operators. Prepare builds it from api_keys and operator_keys. Until
+// then it matches no key.
 type keys struct {
 	open               bool       // true without api_keys
 	entries            []EndedKey // all api_keys, expired or not
@@ -79,8 +79,8 @@ type keys struct {
 	now                func() time.Time // set by tests only
 }
 
-// EndedKeys returns the expired keys of tenants that have no valid key left and so cannot call
-// anything. Tenants with another valid key have rotated their keys and are left out.
+// EndedKeys returns the expired keys of tenants that have no valid key left. Such tenants cannot
+// call anything. Tenants with another valid key have rotated their keys and are left out.
 func (k *keys) EndedKeys() []EndedKey {
 	now, alive := k.clock(), map[string]bool{}
 	for _, e := range k.entries {
@@ -101,7 +101,7 @@ func (k *keys) Tenant(key string) (tenant string, ok bool) {
 	return h.name, ok
 }
 
-// Operator returns the operator of a key, and whether the key is known and valid. It is always
+// Operator returns the operator of a key, and whether the key is known and valid. ok is always
 // false if no operator keys are configured. The time it takes depends only on the number of keys.
 func (k *keys) Operator(key string) (o Operator, ok bool) {
 	h, ok := k.operators.find(key, k.clock())
@@ -143,7 +143,7 @@ func (k *keys) Pair(accessKey string) (tenant string, secret Secret, ok bool) {
 	return p.tenant, p.secret, true
 }
 
-// clock returns the time, which tests replace.
+// clock returns the current time. Tests replace it.
 func (k *keys) clock() time.Time {
 	if k.now != nil {
 		return k.now()
@@ -152,7 +152,7 @@ func (k *keys) clock() time.Time {
 }
 
 // indexKeys builds the indexes for Tenant, Pair and Operator and drops the plain keys. It skips
-// entries without a key, which must not match an empty key; check reports them.
+// entries without a key, because those must not match an empty key. check reports them.
 func (k *keys) indexKeys(r *report, ofTenants []APIKey, ofOperators []OperatorKey) {
 	*k = keys{open: len(ofTenants) == 0, pairs: map[string]pair{}, now: k.now}
 	first := map[[sha256.Size]byte]string{}
@@ -184,8 +184,8 @@ func (k *keys) indexKeys(r *report, ofTenants []APIKey, ofOperators []OperatorKe
 	}
 }
 
-// keep returns the hash of a key. It hashes and clears a loaded secret, and otherwise returns the
-// configured hash or the one from an earlier call.
+// keep returns the hash of a key. If the secret is loaded, keep hashes and clears it. Otherwise it
+// returns the configured hash or the one from an earlier call.
 func keep(key *Secret, configured string, known keyHash) keyHash {
 	if !key.Empty() {
 		known = hashOf(key.Reveal())
@@ -213,7 +213,7 @@ func readHash(text string) (h keyHash, ok bool) {
 	return keyHash{sum: [sha256.Size]byte(raw), held: true}, true
 }
 
-// moment parses a time, and returns zero if it is empty or invalid.
+// moment parses a time. It returns zero if text is empty or invalid.
 func moment(text string) time.Time {
 	t, _ := time.Parse(time.RFC3339, text)
 	return t

@@ -10,33 +10,33 @@ import (
 	"strings"
 )
 
-// Source says where to load a configuration from. Tests build one by hand; processes use
-// ProcessSource.
+// Source specifies where to load a configuration from. Processes use ProcessSource. Tests build a
+// Source by hand.
 type Source struct {
 	// Environ is the environment as NAME=value, like os.Environ. Empty values count as unset.
 	Environ []string
 	// File overrides GENBUS_CONFIG. If both are empty, no file is read.
 	File string
-	// ReadFile reads the configuration file and the files that it names. Default nil: the file
-	// system.
+	// ReadFile reads the configuration file and the files that it names. Default nil, which reads
+	// the file system.
 	ReadFile func(path string) ([]byte, error)
 }
 
-// ProcessSource returns the environment and file system of this process. A non-empty file overrides
-// GENBUS_CONFIG.
+// ProcessSource returns a Source with the environment and file system of this process. A non-empty
+// file overrides GENBUS_CONFIG.
 func ProcessSource(file string) Source {
 	return Source{Environ: os.Environ(), File: file}
 }
 
 // Load reads the file, overrides it with the environment, loads the secrets and checks the result.
-// The error joins all problems, one line each: the origin of the value (file and line, or
-// variable), the key, the value and the valid values. It never contains a secret.
+// The error joins all problems, one line each. A line gives the origin of the value (file and line,
+// or variable), the key, the value and the valid values. The error never contains a secret.
 func Load(source Source) (*Config, error) { return load(source, nil) }
 
-// ListensAt returns the HTTP settings with which a process of this source listens. It ignores
-// problems in the rest of the configuration, which may be newer than the running process. If the
-// file cannot be read or parsed, it returns the error and settings from the environment and the
-// defaults.
+// ListensAt returns the HTTP settings with which a process that uses this source listens. It
+// ignores problems in the rest of the configuration, which may be newer than the running process.
+// If the file cannot be read or parsed, it returns the error, along with settings from the
+// environment and the defaults.
 func ListensAt(source Source) (HTTP, error) {
 	l := newLoader(source)
 	var err error
@@ -57,7 +57,8 @@ func newLoader(source Source) *loader {
 	return l
 }
 
-// load is Load. With running, it checks the configuration with which the process would continue.
+// load implements Load. If running is not nil, load checks and returns the configuration with which
+// the running process would continue.
 func load(source Source, running *Config) (*Config, error) {
 	l := newLoader(source)
 	if l.loadFile(); l.reported[""] {
@@ -85,7 +86,7 @@ type loader struct {
 	*report
 	read func(path string) ([]byte, error)
 	env  map[string]string
-	used map[string]bool // variables that the configuration names for secrets
+	used map[string]bool // variables that the configuration names as holding secrets
 	// Whether the environment added an entry at the end of api_keys or operator_keys.
 	addedKey, addedOperator bool
 }
@@ -102,7 +103,8 @@ func (l *loader) loadFile() {
 	decodeFile(l.report, content, l.Config)
 }
 
-// resolveTraces replaces auto by on if an exporter endpoint is configured, else by off.
+// resolveTraces replaces auto with on if an exporter endpoint is configured, and with off
+// otherwise.
 func (l *loader) resolveTraces() {
 	if l.Telemetry.Traces != "auto" {
 		return
@@ -136,8 +138,8 @@ func (l *loader) checkFiles() {
 	}
 }
 
-// splitCredentials moves user and password from the variable's URL to their fields, so that
-// nats.url can be shown. It rejects credentials in a file's URL.
+// splitCredentials moves the user and password from a URL in the variable to their own fields, so
+// that nats.url can be shown. It rejects credentials in a URL in the file.
 func (l *loader) splitCredentials() {
 	if !strings.Contains(l.NATS.URL, "@") {
 		return
@@ -193,7 +195,7 @@ func readFile(path string) (content []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 }
 
-// reason returns an os error without the path.
+// reason returns the text of an os error without the path.
 func reason(err error) string {
 	var path *os.PathError
 	if errors.As(err, &path) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ListenNone as NATS.Listen keeps the embedded server off the network.
+// ListenNone is the value of NATS.Listen that keeps the embedded server off the network.
 const ListenNone = "none"
 
 // NATS configures the broker: an embedded server, or a cluster if URL is set.
@@ -59,7 +59,7 @@ func (n NATS) Servers() []string {
 	return servers
 }
 
-// TLS configures TLS towards the cluster, or between the embedded server and its clients.
+// TLS configures TLS to the cluster, or between the embedded server and its clients.
 type TLS struct {
 	// PEM file of the authority of the cluster's certificates; embedded, of the authorities of client
 	// certificates, one of which every client must then present. Default: none.
@@ -71,8 +71,8 @@ type TLS struct {
 	KeyFile string `yaml:"key_file"`
 }
 
-// Streams bounds each JetStream stream. For an embedded server the sums must not exceed
-// nats.max_store_bytes and nats.max_memory_bytes.
+// Streams limits each JetStream stream. For an embedded server, the sums of the limits must not
+// exceed nats.max_store_bytes and nats.max_memory_bytes.
 type Streams struct {
 	Requests RequestsStream `yaml:"requests"`
 	Work     WorkStream     `yaml:"work"`
@@ -85,7 +85,7 @@ type Streams struct {
 	Bodies   BodiesStreams  `yaml:"bodies"`
 }
 
-// RequestsStream is the inbox of publishers. Publishing fails when it is full.
+// RequestsStream is the inbox of publishers. Publishing fails when the inbox is full.
 type RequestsStream struct {
 	// Maximum requests that wait for admission. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
@@ -103,7 +103,7 @@ type WorkStream struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// BodiesStreams bounds the tenants' object stores.
+// BodiesStreams limits the tenants' object stores.
 type BodiesStreams struct {
 	// Maximum bytes of each tenant's object store, which NATS reserves. Some NATS accounts require a
 	// limit. Must exceed limits.bodies_bytes, because accepted jobs store replies beyond that. 0: no

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// Reload loads the configuration again for a process that runs with c, which it does not change.
-// next is c with the settings that a running process can take over: upstreams, routes, keys,
-// operators_read_bodies, tenants, chat, retry, log.level, and from limits tenant,
-// claim_check_bytes, archive_bytes and stream_time. All other settings stay, and so does the
-// ack_wait of existing routes; changes.Restart lists the ones that differ.
+// Reload loads the configuration again for a process that runs with c. It does not change c. next
+// is c with the new values of the settings that a running process can adopt: upstreams, routes,
+// keys, operators_read_bodies, tenants, chat, retry, log.level, limits.tenant,
+// limits.claim_check_bytes, limits.archive_bytes and limits.stream_time. All other settings keep
+// their values, and so does the ack_wait of existing routes. changes.Restart lists the settings
+// that differ.
 //
-// The set of routes, the set of upstreams and the upstreams of each route cannot change: that takes
-// a rolling restart, and Reload returns an error.
+// The set of routes, the set of upstreams and the upstreams of each route cannot change. If they
+// differ, Reload returns an error, because the change requires a rolling restart.
 //
 // Both the loaded configuration and next must be valid. The error joins all problems, as in Load.
 func (c *Config) Reload(source Source) (next *Config, changes Changes, err error) {
@@ -91,7 +92,8 @@ func onceEach(read func(path string) ([]byte, error)) func(path string) ([]byte,
 	}
 }
 
-// taking returns c with the settings that a running process can take over.
+// taking returns a copy of c in which the settings that a running process can adopt have the values
+// of the other configuration.
 func (c *Config) taking(from *Config) *Config {
 	next := *c
 	next.Upstreams, next.Routes = from.Upstreams, slices.Clone(from.Routes)
@@ -119,7 +121,7 @@ func (c *Config) RouteNamed(kind, name string) (Route, bool) {
 	return Route{}, false
 }
 
-// needRestart returns the keys of fresh that a process running with c cannot take over.
+// needRestart returns the keys of fresh that a process running with c cannot adopt.
 func (c *Config) needRestart(fresh *Config) []string {
 	var keys []string
 	kept := c.taking(fresh)
@@ -132,8 +134,8 @@ func (c *Config) needRestart(fresh *Config) []string {
 	return keys
 }
 
-// differences appends the paths of differing values. It skips lists and maps of structs, which a
-// reload takes over.
+// differences appends the paths of differing values. It skips lists and maps of structs, because a
+// reload adopts them.
 func differences(path string, a, b reflect.Value, into *[]string) {
 	for i := range a.NumField() {
 		field := a.Type().Field(i)

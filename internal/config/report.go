@@ -15,13 +15,13 @@ const (
 	maxShownValue = 100 // bytes of a bad value that an error shows
 )
 
-// report collects problems, one line each, and knows where each value came from.
+// report collects problems, one line each, and tracks where each value came from.
 type report struct {
 	file     string
 	lines    map[string]int    // YAML path to line
 	vars     map[string]string // YAML path to the environment variable that set it
-	reported map[string]bool   // keys with a problem, of which further ones are consequences
-	lost     map[string]bool   // keys whose value was rejected as a whole, so that missing values there are consequences
+	reported map[string]bool   // keys with a problem; further problems with the same key are consequences
+	lost     map[string]bool   // keys whose value was rejected as a whole, so missing values there are consequences
 	problems []problem
 }
 
@@ -54,14 +54,14 @@ func (r *report) say(key, text string) {
 	r.problems = append(r.problems, problem{line, where + strings.TrimLeft(key+" "+text, " ")})
 }
 
-// lose is say for a value that is rejected as a whole.
+// lose is like say, but for a value that is rejected as a whole.
 func (r *report) lose(key, text string) {
 	r.say(key, text)
 	r.lost[key] = true
 }
 
-// follows reports whether a problem of key would be a consequence of one already reported: key or
-// one of its parents was rejected as a whole.
+// follows reports whether a problem with key would be a consequence of one already reported,
+// because key or one of its parents was rejected as a whole.
 func (r *report) follows(key string) bool {
 	for path := key; path != ""; path = parent(path) {
 		if r.lost[path] {
@@ -81,7 +81,8 @@ func (r *report) reportedBelow(key string) bool {
 }
 
 // where returns the origin of key: the variable that set it, or the file and line of key or its
-// nearest parent in the file. It is empty for a default. line is 0 unless the origin is a line.
+// nearest parent in the file. text is empty for a default. line is 0 unless the origin is a line in
+// the file.
 func (r *report) where(key string) (line int, text string) {
 	if name, ok := r.vars[key]; ok && name != key {
 		return 0, name + ": "
@@ -94,7 +95,8 @@ func (r *report) where(key string) (line int, text string) {
 	return 0, ""
 }
 
-// err joins the problems in the order of the file, after problems outside the file.
+// err joins the problems. Problems outside the file come first, followed by the others in the order
+// of the file.
 func (r *report) err() error {
 	slices.SortStableFunc(r.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	var all []error
@@ -107,13 +109,14 @@ func (r *report) err() error {
 	return errors.Join(all...)
 }
 
-// parent removes the last step of a path: routes[0].name, routes[0], routes.
+// parent removes the last step of a path. The parent of routes[0].name is routes[0], and its parent
+// is routes.
 func parent(path string) string {
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }
 
-// shown formats a value for an error: text quoted and truncated, anything else in the operator's
-// notation.
+// shown formats a value for an error. It quotes and truncates text, and formats anything else with
+// formatScalar.
 func shown(value any) string {
 	text, ok := value.(string)
 	if !ok {

@@ -125,7 +125,7 @@ type Timeouts struct {
 	Total time.Duration `yaml:"total"`
 }
 
-// NewRoute returns a route with the default of every other field. kind is KindVideo or KindChat.
+// NewRoute returns a route with defaults in all other fields. kind is KindVideo or KindChat.
 func NewRoute(name, kind, upstream string, models ...string) Route {
 	var r Route
 	r.setDefaults()

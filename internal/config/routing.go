@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// patternIndex finds the route of a model: an exact name first, then the longest prefix. "*" is the
-// empty prefix.
+// patternIndex finds the route of a model by exact name or, failing that, by the longest prefix.
+// "*" is the empty prefix.
 type patternIndex struct {
 	exact    map[string]int
 	prefixes map[string]int
@@ -21,8 +21,9 @@ type routingKey struct {
 }
 
 // Route returns the route with the most specific pattern for model: an exact name, then the longest
-// prefix, then "*". It returns a draining route only if no other route serves the model. It is
-// false if no route of that kind (KindVideo, KindChat) serves the model, and before Prepare.
+// prefix, then "*". It returns a draining route only if no other route serves the model. The bool
+// is false if no route of that kind (KindVideo, KindChat) serves the model, or if Prepare has not
+// been called.
 func (c *Config) Route(kind, model string) (Route, bool) {
 	for _, draining := range []bool{false, true} {
 		if i, ok := c.routing[routingKey{kind, draining}].find(model); ok {
@@ -48,8 +49,7 @@ func (x patternIndex) find(model string) (int, bool) {
 }
 
 // indexRoutes builds the index for Route. Two routes of the same kind must not have the same
-// pattern, because either could win. Exception: a draining route may share patterns with its
-// successor.
+// pattern, because either could win. But a draining route may share patterns with its successor.
 func (c *Config) indexRoutes(r *report) {
 	c.routing = map[routingKey]patternIndex{}
 	for i, route := range c.Routes {

@@ -18,8 +18,8 @@ const (
 )
 
 // ShowAll keeps the requests of all routes and lets operators read bodies, so that a trial shows
-// everything that the console can do. It has no effect unless the sandbox is the only upstream.
-// Reload preserves it.
+// everything the console can do. It has no effect unless the sandbox is the only upstream. Reload
+// preserves these settings.
 func (c *Config) ShowAll() {
 	if !c.Sandbox.Enabled || len(c.Upstreams) > 1 {
 		return
@@ -30,16 +30,16 @@ func (c *Config) ShowAll() {
 	}
 }
 
-// AddSandbox adds the upstream "sandbox" at baseURL, a route for each video protocol, polled every
-// 250 ms, and one for chats. Then it prepares the configuration again. Existing routes keep all
-// other models. If it fails, for example because a route's name is taken, the configuration does
-// not change.
+// AddSandbox adds the upstream "sandbox" at baseURL, a route for each video protocol and one for
+// chats, and prepares the configuration again. The video routes poll every 250 ms. Existing routes
+// continue to serve all other models. If AddSandbox fails, for example because a route's name is
+// taken, it leaves the configuration unchanged.
 func (c *Config) AddSandbox(baseURL string) error {
 	next := *c
 	next.Upstreams = maps.Clone(c.Upstreams)
 	next.Routes = slices.Clone(c.Routes)
 	next.APIKeys, next.OperatorKeys = slices.Clone(c.APIKeys), slices.Clone(c.OperatorKeys)
-	next.fill() // before the second upstream is added, so that a single one still gets its catch-all routes
+	next.fill() // before the second upstream is added, so that a single configured one still gets its catch-all routes
 	next.Sandbox.Enabled = true
 	r := newReport("")
 	if _, taken := c.Upstreams[SandboxUpstream]; taken {

@@ -55,7 +55,7 @@ func setPlain(v reflect.Value, text string) (want string) {
 	return ""
 }
 
-// formatScalar writes a value in the operator's notation, which setScalar reads.
+// formatScalar formats a value in the notation that operators use and setScalar parses.
 func formatScalar(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Duration:
@@ -72,8 +72,8 @@ func formatScalar(v reflect.Value) string {
 	return strconv.FormatInt(v.Int(), 10)
 }
 
-// formatDuration omits the zero units of time.Duration: 48h, not 48h0m0s. It writes up to two
-// minutes in seconds, as is common for timeouts.
+// formatDuration omits the zero units that time.Duration prints, so 48h0m0s becomes 48h. It uses
+// seconds for up to two minutes, as is common for timeouts.
 func formatDuration(d time.Duration) string {
 	if d >= time.Minute && d <= 2*time.Minute && d%time.Second == 0 {
 		return strconv.Itoa(int(d/time.Second)) + "s"

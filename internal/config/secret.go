@@ -8,8 +8,8 @@ const Redacted = "[redacted]"
 // Secret is a key or password that print functions, logs and encoders redact. The zero value is
 // empty.
 //
-// The text is behind a pointer because fmt cannot call String on an unexported field and would
-// print the text; it prints an address instead.
+// The text is behind a pointer because fmt cannot call String on a Secret in an unexported field.
+// With the pointer, it prints an address instead of the text.
 type Secret struct{ text *string }
 
 // NewSecret wraps text.
@@ -31,7 +31,8 @@ func (s Secret) Reveal() string {
 // Empty reports whether the secret is empty.
 func (s Secret) Empty() bool { return s.text == nil }
 
-// Equal reports whether both hold the same text. Unlike Tenant, it does not take constant time.
+// Equal reports whether both hold the same text. Unlike Config.Tenant, it does not take constant
+// time.
 func (s Secret) Equal(other Secret) bool { return s.Reveal() == other.Reveal() }
 
 // String returns Redacted.

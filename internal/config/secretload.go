@@ -67,7 +67,7 @@ func (l *loader) secret(path, name, env, file string) Secret {
 	return Secret{}
 }
 
-// checkSecret accepts one line of text. Keys must be valid in an HTTP header. Its errors name the
+// checkSecret accepts one line of text. Keys must be valid in an HTTP header. Errors name the
 // place, never the text.
 func (l *loader) checkSecret(key, place, text string) Secret {
 	switch {

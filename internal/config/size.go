@@ -25,8 +25,8 @@ var sizeUnits = []struct {
 
 var errSize = errors.New("not a size")
 
-// ParseSize reads a number of bytes, plain or with a binary unit: 1048576, 256KiB, 32MiB, 4GiB,
-// 1TiB. Fractions, negative numbers and decimal units are errors.
+// ParseSize parses a number of bytes, with or without a binary unit, such as 1048576, 256KiB,
+// 32MiB, 4GiB or 1TiB. Fractions, negative numbers and decimal units are errors.
 func ParseSize(text string) (Size, error) {
 	unit := Size(1)
 	for _, u := range sizeUnits {
@@ -42,7 +42,8 @@ func ParseSize(text string) (Size, error) {
 	return Size(n) * unit, nil
 }
 
-// String formats the size with the largest unit that needs no fraction. ParseSize reads it back.
+// String formats the size with the largest unit that needs no fraction. ParseSize parses the
+// result.
 func (s Size) String() string {
 	for _, u := range sizeUnits {
 		if s != 0 && s%u.size == 0 {
@@ -52,7 +53,7 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// parseWhole reads a decimal integer. As in YAML and Go, _ may group the digits.
+// parseWhole parses a decimal integer. As in YAML and Go, _ may group the digits.
 func parseWhole(text string) (int64, error) {
 	return strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 }

@@ -8,8 +8,8 @@ import (
 // maxGuess bounds the length of names to compare, because comparing takes quadratic time.
 const maxGuess = 100
 
-// nearest returns the names with the smallest edit distance from typed, if that is at most a third
-// of its letters (but at least 1). Several names may tie.
+// nearest returns the names with the smallest edit distance from typed, if that distance is at most
+// a third of typed's length, or at most 1 for a short name. Several names may tie.
 func nearest(typed string, names []string) []string {
 	if len(typed) > maxGuess {
 		return nil
@@ -18,7 +18,7 @@ func nearest(typed string, names []string) []string {
 	closest := max(len(typed)/3, 1)
 	for _, name := range names {
 		switch d := editDistance(typed, name); {
-		case d > closest || d >= max(len(typed), len(name)): // not one letter is right
+		case d > closest || d >= max(len(typed), len(name)): // no letter matches
 		case d < closest:
 			best, closest = []string{name}, d
 		default:
@@ -28,7 +28,7 @@ func nearest(typed string, names []string) []string {
 	return best
 }
 
-// guess returns a question that suggests the nearest names. It is false if there are none.
+// guess returns a question that suggests the nearest names. The bool is false if there are none.
 func guess(nearest []string) (question string, ok bool) {
 	if len(nearest) == 0 {
 		return "", false
@@ -36,8 +36,8 @@ func guess(nearest []string) (question string, ok bool) {
 	return "did you mean " + alternatives(nearest) + "?", true
 }
 
-// editDistance counts the insertions, deletions, replacements and swaps of neighbours between two
-// names (restricted Damerau-Levenshtein distance).
+// editDistance counts the insertions, deletions, replacements and swaps of adjacent letters that
+// turn one name into the other (restricted Damerau-Levenshtein distance).
 func editDistance(a, b string) int {
 	var before []int // the row before the last
 	last := make([]int, len(b)+1)

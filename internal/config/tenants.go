@@ -29,8 +29,8 @@ type TenantLimits struct {
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 
-// TenantOverride holds the limits of one tenant. It has the fields of TenantLimits; Load fills in
-// the missing ones.
+// TenantOverride holds the limits of one tenant. It has the same fields as TenantLimits. Load fills
+// in the missing ones.
 type TenantOverride struct {
 	// Requests a second of this tenant in each replica; 0 for no limit. Default: same as
 	// limits.tenant.
@@ -48,7 +48,7 @@ type TenantOverride struct {
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 
-// LimitsOf returns the effective limits of a tenant. Burst is 0 only if RequestsPerSecond is, and
+// LimitsOf returns the effective limits of a tenant. Burst is 0 only if RequestsPerSecond is 0, and
 // MaxBodyBytes is never 0.
 func (c *Config) LimitsOf(tenant string) TenantLimits {
 	l := c.Limits.Tenant
@@ -67,7 +67,7 @@ func (c *Config) LimitsOf(tenant string) TenantLimits {
 	return l
 }
 
-// inherit fills in the limits that the file omits for a tenant from limits.tenant.
+// inherit copies the limits that the file omits for a tenant from limits.tenant.
 func (l *loader) inherit() {
 	all := reflect.ValueOf(l.Limits.Tenant)
 	for name, override := range l.Tenants {

@@ -1,6 +1,6 @@
 package config
 
-// ServerTLS configures TLS of a server. Changed files are reloaded at run time.
+// ServerTLS configures a server's TLS. Changed files are reloaded at run time.
 type ServerTLS struct {
 	// PEM file of the server's certificate, followed by its intermediate certificates; empty for no
 	// TLS. Default: none.
@@ -24,7 +24,7 @@ func (t ServerTLS) check(r *report, path string) {
 	}
 }
 
-// checkEmbeddedTLS checks the TLS of the embedded server towards its clients.
+// checkEmbeddedTLS checks the TLS settings of the embedded server for its clients.
 func (n NATS) checkEmbeddedTLS(r *report) {
 	t := n.TLS
 	if (t.CertFile == "") != (t.KeyFile == "") {

@@ -95,7 +95,7 @@ type Breaker struct {
 	OpenFor time.Duration `yaml:"open_for"`
 }
 
-// NewUpstream returns an upstream with the default of every other field.
+// NewUpstream returns an upstream with defaults in all other fields.
 func NewUpstream(baseURL string) Upstream {
 	return Upstream{
 		BaseURL: baseURL, Auth: AuthBearer, KeyCooldown: 5 * time.Minute,
@@ -105,7 +105,8 @@ func NewUpstream(baseURL string) Upstream {
 
 func (u *Upstream) setDefaults() { *u = NewUpstream("") }
 
-// Credentials returns the upstream's keys: the list, or else its single key, which has no name.
+// Credentials returns the upstream's keys. If keys is empty, it returns the single key, which has
+// no name.
 func (u Upstream) Credentials() []UpstreamKey {
 	if len(u.Keys) > 0 {
 		return u.Keys

@@ -1,9 +1,10 @@
-// Package consumer carries accepted jobs from the work stream to their end, and requests from the
-// inbox to admission.
+// Package consumer runs accepted jobs from the work stream until they end, and passes requests from
+// the inbox to admission.
 //
-// Each route, and each kind of request, has one durable pull consumer. This package has their fetch
-// loops, startup and drain. Package hold keeps the messages of jobs, video and chat run the jobs,
-// intake admits requests, and rescue ends the jobs that no replica will end.
+// Each route and each kind of request has one durable pull consumer. This package implements the
+// fetch loops, startup and drain. Package hold manages the messages of held jobs, packages video
+// and chat run the jobs, package intake admits requests, and package rescue ends jobs that no
+// replica would otherwise end.
 package consumer
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Consumer runs all routes and the inbox.
+// Consumer serves all routes and the inbox.
 type Consumer struct {
 	*parts.Parts
 	holder  *hold.Holder
@@ -36,13 +37,14 @@ type Consumer struct {
 	resync       gate
 
 	idleAfter, fetchWait time.Duration
-	// running belongs to Start, and then to the current reload.
+	// running is used by Start, and then only by reloads, which run one at a time.
 	running map[routeID]*running
 	idle    idlePulls
 }
 
-// New returns a consumer that has not started. The end of ctx stops fetching; only Drain ends the
-// work. Start the index after New, so that the sweeper hears of the jobs that are waiting already.
+// New returns a consumer that has not been started. When ctx ends, fetching stops, but only Drain
+// stops running jobs. Start the index after calling New, so that the sweeper observes jobs that are
+// already waiting.
 func New(ctx context.Context, p *parts.Parts) *Consumer {
 	fetching, stopFetching := context.WithCancelCause(ctx)
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -74,17 +76,19 @@ func New(ctx context.Context, p *parts.Parts) *Consumer {
 // Held returns the number of jobs that this process holds.
 func (c *Consumer) Held() int { return c.holder.Held() }
 
-// HeldJob returns the details of a held job by its ID, or nil if this process does not hold it.
+// HeldJob returns details about the job with the given ID, or nil if this process does not hold it.
 func (c *Consumer) HeldJob(id string) *genbusv1.HeldJob { return c.holder.HeldJob(id) }
 
-// Drain stops fetching, returns the messages of jobs without a running call, and waits for running
-// calls. When ctx ends, it cuts them off. It returns when nothing of the consumer is running.
+// Drain stops fetching, returns the messages of jobs that have no call in progress, and waits for
+// the remaining calls. If ctx ends first, Drain cancels those calls. When it returns, all work of
+// the consumer has stopped.
 func (c *Consumer) Drain(ctx context.Context) error {
 	c.stopFetching(hold.ErrShutdown)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The fetches end first, so that returned messages do not come back to this process.
+		// Wait for the fetch loops first. Otherwise they might receive the messages that HandOver
+		// returns.
 		c.loops.Wait()
 		c.holder.HandOver()
 		c.holder.Jobs.Wait()
@@ -101,14 +105,14 @@ func (c *Consumer) Drain(ctx context.Context) error {
 	return fmt.Errorf("the grace period ended with running calls; another replica or the next start continues their jobs: %w", context.Cause(ctx))
 }
 
-// reconnected checks held jobs before anything new is fetched: the broker may have redelivered them
-// to other replicas.
+// reconnected rechecks held jobs before fetching resumes, because the broker may have redelivered
+// them to other replicas.
 func (c *Consumer) reconnected(ctx context.Context) {
 	c.Metrics.Reconnected()
 	c.resync.shut()
 	defer c.resync.open()
 	c.holder.Reclaim(ctx)
-	c.idle.interrupt() // requests from before the disconnect may be answered too
+	c.idle.interrupt() // the server may also answer requests sent before the disconnect
 }
 
 // gate blocks the fetch loops while at least one caller has shut it.
@@ -134,7 +138,7 @@ func (g *gate) open() {
 	}
 }
 
-// pass waits until the gate is open, or ctx ends.
+// pass waits until the gate is open or ctx ends.
 func (g *gate) pass(ctx context.Context) error {
 	g.mu.Lock()
 	closed, opened := g.closed, g.opened
@@ -161,7 +165,7 @@ func idOf(r config.Route) routeID { return routeID{subject.Kind(r.Kind), r.Name}
 // running is a route that this process serves.
 type running struct {
 	route config.Route
-	// appliedMaxAckPending is the max_in_flight that the broker applies, or 0 if that is unknown.
+	// appliedMaxAckPending is the max_in_flight that is in effect in the broker, or 0 if unknown.
 	appliedMaxAckPending int
 	slots                *slots
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// countEvery is the interval of the counts for metrics. Every replica counts, so that the metrics
-// survive the loss of any replica.
+// countEvery is the interval between counts for metrics. Every replica counts, so the metrics
+// remain available if any replica fails.
 const countEvery = 10 * time.Second
 
-// counter counts the messages in the broker, and recreates deleted consumers and streams: a replica
-// without a free slot fetches nothing and would not notice.
+// counter counts the messages in the broker and recreates deleted consumers and streams. The fetch
+// loops alone would not notice a deletion while the replica has no free slots.
 type counter struct {
 	config  *config.Live
 	broker  *broker.Broker
 	queue   *queue.Queue
 	metrics *telemetry.Metrics
 	log     *slog.Logger
-	restore func(context.Context, routeID) error // recreates what a route needs
+	restore func(context.Context, routeID) error // recreates a route's consumers
 	every   time.Duration
 }
 
@@ -38,15 +38,15 @@ type countedRoute struct {
 	drain   drainReport
 }
 
-// countedInbox is the inbox of one kind.
+// countedInbox is the inbox of one kind of request.
 type countedInbox struct {
 	durable string
 	metrics *telemetry.RouteMetrics
 	idle    *idlePull
 }
 
-// countWaiting counts the waiting jobs of each route and the requests in the inbox, now and every
-// period until ctx ends. Failed reads leave the last count.
+// countWaiting counts each route's waiting jobs and the requests in the inbox immediately and then
+// periodically until ctx ends. If a read fails, the previous count remains.
 func (c *counter) countWaiting(ctx context.Context, routes []*countedRoute, inboxes []*countedInbox) {
 	ticker := time.NewTicker(c.every)
 	defer ticker.Stop()
@@ -93,17 +93,18 @@ func (c *counter) countInbox(ctx context.Context, in *countedInbox) {
 	}
 }
 
-// wake ends the route's long request if there are ready jobs that it did not deliver.
+// wake interrupts the route's long request if jobs are ready, because the request should already
+// have received them.
 func (r *countedRoute) wake(n queue.Counts) {
 	if n.Ready > 0 && !n.Paused {
 		r.idle.interrupt()
 	}
 }
 
-// restoring bounds concurrent restores of routes.
+// restoring is the maximum number of routes restored concurrently.
 const restoring = 8
 
-// restoreEach recreates the needs of the uncounted routes in the broker, and counts their jobs.
+// restoreEach recreates the missing consumers of the uncounted routes and counts their jobs.
 func (c *counter) restoreEach(ctx context.Context, routes []*countedRoute, uncounted map[*queue.Route]bool) {
 	var group sync.WaitGroup
 	free := make(chan struct{}, restoring)
@@ -146,14 +147,14 @@ func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
 
 // drainReport is the last logged state of a draining route.
 type drainReport struct {
-	at   time.Time // zero if nothing was logged since the route began to drain
+	at   time.Time // zero if nothing has been logged since the route started draining
 	left uint64
 }
 
-// drainEvery is the minimum interval between two log lines about a draining route.
+// drainEvery is the minimum interval between progress messages about a draining route.
 const drainEvery = time.Minute
 
-// countDraining logs how many jobs a draining route has left, and once that it has none.
+// countDraining logs how many jobs remain on a draining route, and logs once when none remain.
 func (c *counter) countDraining(ctx context.Context, id routeID, said *drainReport) {
 	if r, _ := c.config.Now().RouteNamed(string(id.kind), id.name); !r.Draining {
 		c.metrics.NotDraining(id.kind, id.name)
@@ -179,9 +180,9 @@ func (c *counter) countDraining(ctx context.Context, id routeID, said *drainRepo
 	*said = drainReport{at: time.Now(), left: left}
 }
 
-// countStreams counts the messages of each stream, now and every period until ctx ends.
+// countStreams counts the messages in each stream immediately and then periodically until ctx ends.
 func (c *counter) countStreams(ctx context.Context) {
-	short := map[string]bool{} // by stream: it keeps less than its max_age
+	short := map[string]bool{} // streams that keep less than their max_age
 	for {
 		for _, s := range c.broker.Streams().Configs() {
 			c.countStream(ctx, s.Name, short)
@@ -221,8 +222,8 @@ func (c *counter) countStream(ctx context.Context, name string, short map[string
 	}
 }
 
-// sayHistory logs when a stream starts to keep less than its max_age, which readers were promised,
-// and when it keeps all of it again.
+// sayHistory logs when a stream can no longer keep messages for its full max_age, which readers
+// rely on, and when it can again.
 func (c *counter) sayHistory(info *jetstream.StreamInfo, history float64) {
 	attrs := []any{
 		"stream", info.Config.Name, "max_age", info.Config.MaxAge.String(), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes,

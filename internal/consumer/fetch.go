@@ -15,26 +15,27 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// fetchBatch is the most messages of one fetch; hold.FetchWait bounds its time.
+// fetchBatch is the maximum number of messages per fetch. hold.FetchWait bounds its duration.
 const fetchBatch = 256
 
-// take begins work on a message and calls release when its slot is free.
+// take starts work on a message and calls release when the message no longer needs its slot.
 type take func(m jetstream.Msg, release func())
 
-// fetcher takes the messages of one durable consumer.
+// fetcher fetches messages from one durable consumer.
 type fetcher struct {
 	c       *Consumer
-	cons    jetstream.Consumer // names it; it may be recreated
+	cons    jetstream.Consumer // identifies the durable consumer, which may be recreated
 	free    *slots
 	take    take
 	metrics *telemetry.RouteMetrics
 	idle    *idlePull
-	restore func(context.Context) error // recreates a deleted durable consumer
+	restore func(context.Context) error // recreates the durable consumer if it was deleted
 }
 
-// run fetches until ctx ends. It sends no request while this replica's clock is wrong, because it
-// could not start the jobs. Requests are short while messages arrive. After a quiet time they are
-// long, but only after a short one that was sent: the client does not report an unsent long one.
+// run fetches until ctx ends. It does not fetch while this replica's clock is wrong, because the
+// jobs could not start. It sends short requests while messages arrive. After a quiet period, it
+// sends a long request if the preceding short request was sent successfully, because the client
+// does not report a long request that it could not send.
 func (f *fetcher) run(ctx context.Context) {
 	said := fetchLog{log: f.c.Logger, consumer: f.cons.CachedInfo().Name}
 	busy, went := time.Now(), false
@@ -65,16 +66,17 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// fetchLog logs why the fetches of one loop fail.
+// fetchLog logs the fetch failures of one loop.
 type fetchLog struct {
 	log      *slog.Logger
 	consumer string
-	away     bool // the missing connection to NATS was logged
+	away     bool // the current NATS outage has been logged
 }
 
-// failed logs an error, but an outage of NATS only once: each loop sees it every second.
+// failed logs an error. It logs each NATS outage only once, because every loop fails once a second
+// during an outage.
 func (l *fetchLog) failed(err error) {
-	// The client buffers nothing, and refuses to send without a connection.
+	// The client has no reconnect buffer, so it refuses to send while disconnected.
 	away := errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
 	if away && l.away {
 		return
@@ -85,17 +87,17 @@ func (l *fetchLog) failed(err error) {
 	l.log.Warn("could not fetch messages", "consumer", l.consumer, "error", err)
 }
 
-// went marks the end of an outage.
+// went records a successful fetch, which ends an outage.
 func (l *fetchLog) went() { l.away = false }
 
-// gone reports whether a fetch failed because its consumer or stream may have been deleted. A fetch
-// also has no responders while either lacks a leader.
+// gone reports whether err may mean that the consumer or stream was deleted. ErrNoResponders also
+// occurs while either has no leader.
 func gone(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerDeleted) ||
 		errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// fetch requests as many messages as there are free slots, and begins each as it arrives.
+// fetch requests up to one message per free slot and starts work on each message as it arrives.
 func (f *fetcher) fetch(ctx context.Context) (got int, err error) {
 	n, err := f.free.reserve(ctx, fetchBatch)
 	if err != nil {
@@ -123,7 +125,7 @@ func (f *fetcher) begin(m jetstream.Msg) {
 	f.take(m, f.free.releaseOne)
 }
 
-// handBack returns messages that arrived during the stop, after the end of their request.
+// handBack returns messages that arrived after shutdown began.
 func (f *fetcher) handBack(late []jetstream.Msg) {
 	for _, m := range late {
 		d, err := hold.NewDelivery(f.c.Broker.WriteConn(), m)
@@ -137,10 +139,10 @@ func (f *fetcher) handBack(late []jetstream.Msg) {
 	f.free.release(len(late))
 }
 
-// ended drops the errors that only report the end of a fetch.
+// ended returns nil if err only reports that the fetch ended, and err otherwise.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrNoMessages) {
-		return nil //nolint:nilerr // the fetch has ended, not failed
+		return nil //nolint:nilerr // the fetch ended without failing
 	}
 	return err
 }

@@ -11,28 +11,29 @@ import (
 )
 
 const (
-	// idleAfter is the time without messages after which a loop sends a long request.
+	// idleAfter is how long a loop goes without messages before it sends a long request.
 	idleAfter = 10 * time.Second
-	// longFetch is how long the server keeps such a request, and idleBatch how many messages it
-	// asks for. There are few, because messages sent to a process that has just died wait for
-	// AckWait.
+	// longFetch is how long the server keeps a long request, and idleBatch is the maximum number of
+	// messages it asks for. idleBatch is small because messages sent to a process that has just
+	// died are not redelivered until AckWait expires.
 	longFetch = 10 * time.Minute
 	idleBatch = 4
-	// idleHeartbeat is the server's heartbeat interval for the request. After two missed ones, the
-	// server is assumed to have lost the request.
+	// idleHeartbeat is the server's heartbeat interval for a long request. After two missed
+	// heartbeats, the client assumes that the server has lost the request.
 	idleHeartbeat = 30 * time.Second
-	// drainWithin bounds the wait for messages that the server sent before it saw the end.
+	// drainWithin bounds the wait for messages that the server sent before it learned that the
+	// request had ended.
 	drainWithin = 5 * time.Second
 )
 
-// idlePull is the long request of one fetch loop. With it, a route without jobs costs about a
-// message a minute instead of two a second.
+// idlePull is the long request of one fetch loop. It reduces the traffic of a route without jobs
+// from about two messages a second to about two a minute.
 type idlePull struct {
 	mu     sync.Mutex
-	cancel context.CancelFunc // nil if none is waiting
+	cancel context.CancelFunc // nil if no long request is active
 }
 
-// idlePulls has the long requests of all fetch loops.
+// idlePulls holds the long requests of all fetch loops.
 type idlePulls struct {
 	mu  sync.Mutex
 	all []*idlePull
@@ -54,7 +55,7 @@ func (s *idlePulls) interrupt() {
 	}
 }
 
-// begin returns a context that interrupt can end, until done is called.
+// begin returns a context that interrupt cancels. The caller must call done when the request ends.
 func (p *idlePull) begin(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
@@ -68,7 +69,8 @@ func (p *idlePull) begin(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
-// interrupt ends the long request, so that short ones follow: the server that had it may be gone.
+// interrupt ends the long request so that the loop returns to short ones. It is called when the
+// server may have lost the long request.
 func (p *idlePull) interrupt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,9 +79,10 @@ func (p *idlePull) interrupt() {
 	}
 }
 
-// await sends one long request for a few messages, and begins the first one and any others sent
-// with it. It also returns if the request is interrupted or fails, or ctx ends. It drains an
-// iterator, because messages sent to an abandoned Fetch would wait for AckWait.
+// await sends one long request for up to idleBatch messages. It starts work on the first message
+// and any others sent with it. It also returns if the request is interrupted or fails, or if ctx
+// ends. It uses an iterator, which can be drained, because messages sent to an abandoned Fetch
+// would not be redelivered until AckWait expires.
 func (f *fetcher) await(ctx context.Context) (got int, err error) {
 	n, err := f.free.reserve(ctx, idleBatch)
 	if err != nil {
@@ -99,7 +102,7 @@ func (f *fetcher) await(ctx context.Context) (got int, err error) {
 		batch = append(batch, m)
 	}
 	batch = append(batch, drain(ctx, messages)...)
-	_ = f.c.resync.pass(ctx) // after a reconnect, the client has repeated the request
+	_ = f.c.resync.pass(ctx) // after a reconnect, wait until held jobs have been rechecked
 	if ctx.Err() == nil {
 		for _, m := range batch {
 			f.begin(m)
@@ -108,12 +111,12 @@ func (f *fetcher) await(ctx context.Context) (got int, err error) {
 		f.handBack(batch)
 	}
 	if errors.Is(err, jetstream.ErrNoHeartbeat) || waiting.Err() != nil {
-		err = nil // the next short request shows the error
+		err = nil // the next short request reports the error
 	}
 	return len(batch), ended(ctx, err)
 }
 
-// drain ends an iterator and returns the messages that the server sent before it knew.
+// drain stops an iterator and returns the messages that the server had already sent.
 func drain(ctx context.Context, messages jetstream.MessagesContext) (rest []jetstream.Msg) {
 	messages.Drain()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
@@ -121,7 +124,7 @@ func drain(ctx context.Context, messages jetstream.MessagesContext) (rest []jets
 	for {
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
-			return rest // there are no more
+			return rest // drained, or drainWithin has passed
 		}
 		rest = append(rest, m)
 	}

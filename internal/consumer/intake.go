@@ -7,7 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// startIntake starts the fetch loops of the inbox and returns the inboxes to count.
+// startIntake starts one inbox fetch loop for each kind of request and returns the inboxes to
+// count.
 func (c *Consumer) startIntake(ctx context.Context) (counted []*countedInbox, err error) {
 	for _, kind := range subject.Kinds {
 		in := c.intake(kind)

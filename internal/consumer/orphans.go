@@ -11,11 +11,12 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// orphansEvery is the interval of the counts of unconfigured routes.
+// orphansEvery is the interval between counts of jobs on unconfigured routes.
 const orphansEvery = time.Minute
 
-// watchOrphans counts the accepted jobs of unconfigured routes until ctx ends (docs/adr/0015). The
-// second count follows soon after startup, when routes are most likely to have been removed.
+// watchOrphans periodically counts the accepted jobs of unconfigured routes until ctx ends
+// (docs/adr/0015). The second count follows after c.every instead of orphansEvery, because routes
+// are usually removed at a restart.
 func (c *counter) watchOrphans(ctx context.Context) {
 	var said []queue.OrphanedRoute
 	for rest := c.every; ; rest = orphansEvery {
@@ -33,7 +34,7 @@ func (c *counter) watchOrphans(ctx context.Context) {
 	}
 }
 
-// countOrphans sets the metric and logs changes since said.
+// countOrphans sets the metric and logs the routes if they differ from said.
 func (c *counter) countOrphans(found, said []queue.OrphanedRoute) {
 	counts := make([]telemetry.OrphanedJobs, len(found))
 	text := make([]string, len(found))

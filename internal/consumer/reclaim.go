@@ -10,15 +10,16 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 )
 
-// reclaimAckWait is the AckWait right after the start of an embedded server.
+// reclaimAckWait is the temporary AckWait after an embedded server starts.
 const reclaimAckWait = 2 * time.Second
 
 // durable creates or updates a durable consumer.
 //
-// A restarted embedded server remembers which messages were delivered, but neither that they were
-// returned nor that the previous process is gone: they would wait for AckWait. No other process
-// holds them, so AckWait is short until they have been redelivered (docs/adr/0002). If a replica
-// that connects from outside holds one, the log lets only one of the two continue.
+// A restarted embedded server remembers which messages were delivered. It does not remember which
+// were returned or that the previous process has exited, so it would not redeliver them until
+// AckWait expires. Usually no process holds them, so durable shortens AckWait until they have been
+// redelivered (docs/adr/0002). If an external replica does hold one, the job log lets only one of
+// the two replicas continue.
 func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	cons, err := c.Broker.Streams().EnsureConsumer(ctx, stream, cfg)
 	if err != nil || !c.Config.Now().NATS.Embedded() || cfg.AckWait <= reclaimAckWait || cons.CachedInfo().NumAckPending == 0 {
@@ -35,7 +36,7 @@ func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.Con
 }
 
 func (c *Consumer) restoreAckWait(stream string, cfg jetstream.ConsumerConfig) {
-	// The AckWait must be restored even if the process is stopping.
+	// Restore AckWait even if the process is stopping.
 	_ = broker.Wait(c.holder.Fetching, reclaimAckWait+reclaimAckWait/4)
 	for {
 		ctx, cancel := context.WithTimeout(c.holder.Working, broker.ReadTimeout)

@@ -8,20 +8,21 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// Plan is a prepared reload, which cannot fail.
+// Plan is a prepared reload. Applying it cannot fail.
 type Plan struct {
 	c       *Consumer
 	changed []config.Route
 }
 
-// askWithin bounds the broker requests of Prepare.
+// askWithin bounds the time for all broker requests of Prepare.
 const askWithin = 20 * time.Second
 
-// Prepare applies changed max_in_flight values in the broker. next must have the same routes. If
-// the broker does not answer, Prepare fails, leaves this process unchanged and tries for up to
-// revertWithin to restore the old values. The next reload or start repeats failed changes. ctx must
-// end with the process's work, so that a stop waits for none of this. Reloads run one at a time,
-// between Start and Drain.
+// Prepare applies changed max_in_flight values in the broker. next must have the same routes as the
+// current configuration. If the broker does not apply a value, Prepare returns an error, leaves
+// this process unchanged and spends up to revertWithin restoring the old values. The next reload or
+// start corrects values that could not be restored. ctx should end when the process starts to stop,
+// so that shutdown does not wait for the broker. Call Prepare only between Start and Drain, and not
+// concurrently.
 func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, error) {
 	p := &Plan{c: c}
 	asking, cancel := context.WithTimeout(ctx, askWithin)
@@ -44,9 +45,9 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 
 const revertWithin = 5 * time.Second
 
-// revert restores the broker's values after a failed reload. It is best effort: the broker may be
-// why the reload failed. During a stop it does nothing, because the next start applies the file's
-// values.
+// revert tries to restore the broker's values after a failed reload. It may fail too, because the
+// broker may have caused the failure. It does nothing during shutdown, because the next start
+// applies the configured values.
 func (c *Consumer) revert(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, revertWithin)
 	defer cancel()
@@ -61,8 +62,8 @@ func (c *Consumer) revert(ctx context.Context) {
 	}
 }
 
-// applyMaxAckPending updates the broker's consumer of a route to r. It does not shorten AckWait, as
-// a start with an embedded server does, because this process holds the messages.
+// applyMaxAckPending updates a route's consumers in the broker to match r. Unlike startup with an
+// embedded server, it does not shorten AckWait, because this process holds the messages.
 func (c *Consumer) applyMaxAckPending(ctx context.Context, run *running, r config.Route) error {
 	run.appliedMaxAckPending = 0
 	_, err := c.ensureRoute(ctx, r, c.Broker.Streams().EnsureConsumer)
@@ -72,7 +73,8 @@ func (c *Consumer) applyMaxAckPending(ctx context.Context, run *running, r confi
 	return err
 }
 
-// Apply puts the plan into effect. swap replaces the configuration and routes of the whole process.
+// Apply puts the plan into effect. It first calls swap, which must replace the configuration and
+// routes of the whole process.
 func (p *Plan) Apply(swap func()) {
 	swap()
 	for _, r := range p.changed {

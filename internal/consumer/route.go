@@ -11,16 +11,16 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// ensureRoute creates a route's durable consumers in the broker, by ensure.
+// ensureRoute calls ensure for a route's durable consumers and returns the one for ready jobs.
 func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure queue.Ensure) (jetstream.Consumer, error) {
 	return c.Queue.Route(subject.Kind(r.Kind), r.Name).Ensure(ctx, r, ensure)
 }
 
-// restoreWithin bounds one attempt to recreate deleted consumers.
+// restoreWithin bounds the time of one attempt to recreate deleted consumers.
 const restoreWithin = 10 * time.Second
 
-// restoreRoute recreates missing durable consumers of a configured route, and changes no existing
-// one.
+// restoreRoute recreates a configured route's missing durable consumers. It does not change
+// existing ones.
 func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
 	r, ok := c.Config.Now().RouteNamed(string(id.kind), id.name)
 	if !ok {

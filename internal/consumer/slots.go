@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// slots bounds the messages that one route of this process holds. Reserve a slot before fetching: a
-// fetched message that waits uses up its AckWait.
+// slots limits how many messages of one durable consumer this process holds. Reserve slots before
+// fetching, because AckWait runs while a fetched message waits for a slot.
 type slots struct {
 	mu    sync.Mutex
 	all   int           // total
-	free  int           // below zero after a resize below the slots in use
-	freed chan struct{} // has a token if free may have grown
+	free  int           // negative after a resize to fewer slots than are in use
+	freed chan struct{} // holds a token if free may have increased
 
-	releaseOne func() // created once for all held jobs; each calls it once
+	releaseOne func() // allocated once; each held job calls it once
 }
 
 func newSlots(n int) *slots {
@@ -22,7 +22,7 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// reserve waits for at least one slot and takes up to limit.
+// reserve waits until a slot is free. It then reserves up to limit slots and returns their number.
 func (s *slots) reserve(ctx context.Context, limit int) (int, error) {
 	for {
 		s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *slots) release(n int) {
 	}
 }
 
-// resize changes the total. Slots in use stay in use.
+// resize changes the total. Slots in use are not affected.
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	more := n - s.all

@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Start creates the durable consumers and starts taking work.
+// Start creates the durable consumers and starts fetching messages.
 func (c *Consumer) Start(ctx context.Context) error {
 	c.Log.OnNotice(c.holder.Notice)
 	c.Broker.OnReconnect(c.reconnected)
@@ -28,7 +28,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 	c.loops.Go(c.sweeper.Run)
 	c.loops.Go(func() { c.counter.countStreams(c.holder.Fetching) })
 	c.loops.Go(func() { c.counter.watchOrphans(c.holder.Fetching) })
-	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
+	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload cannot change AckWait
 	c.extending.Go(func() { c.holder.KeepExtending(every) })
 	c.loops.Go(c.holder.KeepChecking)
 	inboxes, err := c.startIntake(ctx)
@@ -44,8 +44,8 @@ func shortestAckWait(routes []config.Route) time.Duration {
 	return shortest
 }
 
-// startRoute starts to fetch a route's jobs and to dispatch its backlog, and returns what its
-// counts need.
+// startRoute starts fetching a route's jobs and dispatching its backlog. It returns the state that
+// counter keeps for the route.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) *countedRoute {
 	id := idOf(r)
 	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
@@ -60,7 +60,7 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) *countedR
 	return &countedRoute{id: id, metrics: metrics, idle: f.idle}
 }
 
-// take returns a function that begins work on the jobs of a route.
+// take returns a function that starts work on a delivered job of a route.
 func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 	begin := c.videos.Runner(id.name, metrics).Take
 	if id.kind == subject.Chat {

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// open decodes a delivered work item. If it returns false, there is nothing to work on, and the
-// message is settled if that is possible.
+// open decodes a delivered work item. It returns false if the message cannot be processed. In that
+// case, it tries to settle the message, unless the message is not a delivery.
 func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, bool) {
 	d, err := hold.NewDelivery(c.Broker.WriteConn(), m)
 	if err != nil {
@@ -33,8 +33,8 @@ func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, boo
 	return d, item, true
 }
 
-// unreadable settles a work item that cannot be decoded. It stores a dead letter and fails the job,
-// which the subject names.
+// unreadable settles a work item that cannot be decoded. It stores a dead letter and fails the job
+// that the subject names.
 func (c *Consumer) unreadable(m jetstream.Msg, d hold.Delivery, cause error) {
 	ctx, cancel := context.WithTimeout(c.holder.Working, hold.CommitTimeout)
 	defer cancel()

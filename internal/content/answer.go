@@ -14,17 +14,18 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxText bounds the bytes read of a JSON answer or an error.
+// maxText limits the bytes read from a JSON answer or an error.
 const maxText = 1 << 20
 
-// accept reads a 2xx answer: the content, or JSON that names the content's URL.
+// accept handles a 2xx answer, which is the content or JSON that names the content's URL.
 func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 	defer func() {
 		if f == nil {
 			_ = resp.Body.Close()
 		}
 	}()
-	// Decode only JSON, which is read here: a file's length and ranges refer to the bytes as sent.
+	// Decode only JSON, which is read here. The length and ranges of a file refer to the bytes as
+	// sent.
 	if resp.StatusCode != http.StatusPartialContent && declaredType(resp.Header.Get("Content-Type")) == typeJSON {
 		upstream.Decode(resp)
 	}
@@ -119,8 +120,8 @@ func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	return "", e
 }
 
-// refusal converts an error answer to an error. A foreign host gets no credentials from us, so its
-// 401 or 403 means that the URL's signature has expired.
+// refusal converts an error answer to an error. Other hosts get no credentials from genbus, so a
+// 401 or 403 from them means that the URL's signature has expired.
 func (w *walk) refusal(resp *http.Response) *errcode.Error {
 	upstream.Decode(resp)
 	// If the answer breaks off, use the part that arrived.

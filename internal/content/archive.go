@@ -11,9 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// OpenArchive is Reader.Open for archived content, with the type returned by Archive. A range costs
-// reading everything before it. Errors are *errcode.Error: ContentExpired if the object is lost,
-// else BrokerUnavailable.
+// OpenArchive is like Reader.Open but opens archived content. contentType is the type that Archive
+// returned. To serve a range, OpenArchive must read everything before the range. Errors are
+// *errcode.Error: ContentExpired if the object is lost, and BrokerUnavailable otherwise.
 func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, contentType string, q Request) (*File, error) {
 	body, err := bodies.Open(ctx, ref)
 	switch {

@@ -1,13 +1,14 @@
 // Package content streams the content of completed videos from the upstream, from the URL that the
-// upstream names, or from the archive in the object store. It never holds a whole file in memory
-// and does not know tasks: callers say where the content is.
+// upstream names, or from the archive in the object store. It never holds a whole file in memory.
+// It knows nothing about tasks, so callers pass it the location of the content.
 //
 // A result's URL is untrusted. The key and the configured headers go only to the upstream's own
-// origin (scheme, host and port). Redirects are followed by hand, at most five, and only to http
-// and https. Connections to other hosts are checked for private addresses when they are dialled, so
-// neither DNS nor a redirect can lead into the internal network. A proxy would dial for us and
-// bypass this check. Therefore the environment's proxies (HTTPS_PROXY) apply to the upstream's own
-// origin, and to other hosts only if private addresses are allowed.
+// origin (scheme, host and port). The package follows redirects itself, at most five, and only to
+// http and https. Connections to other hosts are checked for private addresses when they are
+// dialled, so neither DNS nor a redirect can lead into the internal network. A proxy would bypass
+// this check, because it would dial instead of genbus. Therefore the environment's proxies
+// (HTTPS_PROXY) are used only for the upstream's own origin and, if private addresses are allowed,
+// for other hosts.
 package content
 
 import (
@@ -21,27 +22,27 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// File is content or a range of it, in the terms of an HTTP answer.
+// File is content, or a range of it, described in HTTP terms.
 type File struct {
 	// Status is 200, 206, or 416 if the range begins beyond the content.
 	Status int
 	// Type is the media type, such as "video/mp4", or empty for 416. It is never a type that a
 	// browser would run or render as a page.
 	Type string
-	// Length is the number of bytes in Body, or with HeadOnly the number that it would have; -1 if
-	// unknown.
+	// Length is the number of bytes in Body, or -1 if unknown. With HeadOnly, it is the number that
+	// Body would otherwise have.
 	Length int64
-	// Range is the Content-Range of a 206 or 416; empty for 200.
+	// Range is the Content-Range of a 206 or 416, or empty for 200.
 	Range string
 	// ETag and LastModified are the values of the headers with these names, or empty.
 	ETag, LastModified string
 	// Body is never nil, and the caller must close it. It ends with io.EOF only if the content is
 	// complete. Read fails on content that is truncated, stalled or damaged, with
-	// io.ErrUnexpectedEOF in the chain if it is too short.
+	// io.ErrUnexpectedEOF in the chain if the content is too short.
 	Body io.ReadCloser
 }
 
-// Request says which part of the content to read.
+// Request specifies which part of the content to read.
 type Request struct {
 	// Range is the client's Range header, or empty. A header with several ranges, another unit or a
 	// syntax error is ignored and yields the whole content (RFC 9110).
@@ -56,7 +57,7 @@ type Request struct {
 // Place locates content.
 type Place struct {
 	// Endpoint is the upstream that created the task, with its key. It may be nil if the upstream
-	// is no longer configured; then only URL can be read.
+	// is no longer configured. In that case only URL can be read.
 	Endpoint *upstream.Endpoint
 	// Path is the escaped path of the content below the endpoint's base URL. It is ignored if URL
 	// is set.
@@ -71,13 +72,13 @@ type Place struct {
 
 // Options configures a Reader. The zero value is ready to use.
 type Options struct {
-	// HeaderTimeout bounds each call until its header arrives, and then again reading an error or
-	// JSON that names a URL. Default 30 s.
+	// HeaderTimeout bounds the time until the header of an answer arrives. If the answer is an
+	// error, or JSON that names a URL, it also bounds the time to read the rest. Default 30 s.
 	HeaderTimeout time.Duration
 	// IdleTimeout bounds how long a read of a body may wait for data. Default 60 s.
 	IdleTimeout time.Duration
-	// TLS configures connections to hosts other than the upstream's own. Default nil: the system's
-	// roots.
+	// TLS configures connections to hosts other than the upstream's own. Default nil, which uses
+	// the system's root certificates.
 	TLS *tls.Config
 }
 
@@ -87,11 +88,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Reader reads content from upstreams and the hosts they name. It is safe for
-// concurrent use.
+// Reader reads content from upstreams and the hosts that they name. It is safe for concurrent use.
 type Reader struct {
 	opts Options
-	// public refuses private addresses, anywhere allows them.
+	// public refuses private addresses; anywhere allows them.
 	public, anywhere *http.Transport
 }
 
@@ -109,8 +109,8 @@ func (r *Reader) Close() {
 
 // Open returns the content's headers and its body, which is valid until ctx ends. Errors are
 // *errcode.Error: ContentExpired if the content is gone, ContentBlocked if genbus must not read its
-// address, CallerGone if ctx was cancelled, else ContentUnavailable. They name hosts, but never a
-// key or the query of a URL, which may hold a signature.
+// address, CallerGone if ctx was cancelled, and ContentUnavailable otherwise. They may name hosts,
+// but never a key or the query of a URL, which may hold a signature.
 func (r *Reader) Open(ctx context.Context, p Place, q Request) (*File, error) {
 	w := &walk{reader: r, place: p, want: newWant(q), trusted: true}
 	return w.open(ctx)

@@ -112,7 +112,7 @@ func (r *base64Reader) Read(p []byte) (int, error) {
 	}
 }
 
-// keep normalises p in place. It is false if data follows the padding.
+// keep normalises p in place. ok is false if data follows the padding.
 func (r *base64Reader) keep(p []byte) (n int, ok bool) {
 	for _, c := range p {
 		switch c {

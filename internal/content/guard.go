@@ -28,7 +28,7 @@ var special = prefixes(
 	"168.63.129.16/32", // Azure's host, reachable only from its virtual machines
 )
 
-// For IPv6, only global unicast is public, without the blocks for protocol assignments (which
+// For IPv6, only global unicast is public, except the blocks for protocol assignments (which
 // include Teredo) and for documentation.
 var (
 	global        = netip.MustParsePrefix("2000::/3")
@@ -46,7 +46,7 @@ func prefixes(list ...string) []netip.Prefix {
 }
 
 // isPublic reports whether an address is on the public internet. An IPv6 address that embeds an
-// IPv4 address is judged by the latter.
+// IPv4 address is judged by the IPv4 address.
 func isPublic(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if a.Is4() {

@@ -10,14 +10,14 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// holderMembers lists where servers put a result's URL: members that hold a URL first, then members
-// that may contain one.
+// holderMembers lists the members in which servers put a result's URL. Members that are URLs come
+// first, followed by members that may contain one.
 var holderMembers = []string{
 	"url", "video_url", "result_url", "download_url", "content_url", "file_url", "signed_url", "unsigned_urls",
 	"data", "metadata", "content", "output", "outputs", "result", "task_result", "video", "videos", "file", "files",
 }
 
-// maxHolderDepth bounds how deep a URL may be nested, as in
+// maxHolderDepth limits how deep a URL may be nested, as in
 // {"data":{"task_result":{"videos":[{"url"}]}}}.
 const maxHolderDepth = 6
 

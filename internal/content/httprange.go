@@ -13,7 +13,7 @@ type byteRange struct {
 	suffix      int64 // -1 if first and last apply
 }
 
-// parseRange reads a Range header with one range, such as "bytes=0-99", "bytes=100-" or
+// parseRange parses a Range header with one range, such as "bytes=0-99", "bytes=100-" or
 // "bytes=-500". It returns nil for anything that RFC 9110 lets a server ignore: several ranges,
 // another unit, a syntax error.
 func parseRange(header string) *byteRange {
@@ -45,8 +45,8 @@ func parseRange(header string) *byteRange {
 	return &r
 }
 
-// parseCount reads digits. A number that overflows becomes math.MaxInt64, which is beyond the end
-// of any file.
+// parseCount parses a decimal number. A number that overflows becomes math.MaxInt64, which is
+// beyond the end of any file.
 func parseCount(s string) (int64, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -58,7 +58,7 @@ func parseCount(s string) (int64, bool) {
 	return n, true
 }
 
-// String returns the header that parseRange reads.
+// String returns the value of a Range header.
 func (r byteRange) String() string {
 	switch {
 	case r.suffix >= 0:
@@ -70,7 +70,7 @@ func (r byteRange) String() string {
 	}
 }
 
-// within returns the position of the range in a file of length bytes. It is false if they do not
+// within returns the position of the range in a file of length bytes. ok is false if they do not
 // overlap.
 func (r byteRange) within(length int64) (start, n int64, ok bool) {
 	if r.suffix >= 0 {
@@ -88,7 +88,7 @@ type contentRange struct {
 	length      int64 // of the whole content, -1 if unknown
 }
 
-// parseContentRange reads "bytes 0-99/1000" and "bytes 0-99/*". It returns nil for anything else.
+// parseContentRange parses "bytes 0-99/1000" and "bytes 0-99/*". It returns nil for anything else.
 func parseContentRange(header string) *contentRange {
 	unit, rest, ok := strings.Cut(strings.TrimSpace(header), " ")
 	if !ok || !strings.EqualFold(unit, "bytes") {
@@ -114,7 +114,7 @@ func parseContentRange(header string) *contentRange {
 	return &c
 }
 
-// String returns the header that parseContentRange reads.
+// String returns the value of a Content-Range header.
 func (c contentRange) String() string {
 	whole := "*"
 	if c.length >= 0 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Types that mark an answer as not content, or its type as unknown.
+// Media types that mark an answer as not content, or its type as unknown.
 const (
 	typeJSON    = "application/json"
 	typeHTML    = "text/html"
@@ -19,9 +19,9 @@ const (
 // sniffed is how many bytes are examined to detect a type.
 const sniffed = 512
 
-// identify returns the type to pass on: the declared one if it is meaningful, else the one detected
-// from the first bytes if body is at the start of the file. typeJSON and typeHTML mean that the
-// answer is not a video.
+// identify returns the media type to pass on. This is the declared type if it is meaningful.
+// Otherwise, if body is at the start of the file, the type is detected from the first bytes.
+// typeJSON and typeHTML mean that the answer is not a video.
 func identify(body *bufio.Reader, declared string, atStart bool) (string, error) {
 	if kind := declaredType(declared); kind != "" || !atStart {
 		if kind == "" {
@@ -36,9 +36,9 @@ func identify(body *bufio.Reader, declared string, atStart bool) (string, error)
 	return sniff(head), nil
 }
 
-// declaredType reads a Content-Type and returns "" if it is not meaningful. It replaces types that
-// a browser would run or render as a page: genbus serves content from its own origin and must not
-// serve foreign scripts there.
+// declaredType parses a Content-Type and returns "" if it is not meaningful. It replaces types that
+// a browser would run or render as a page, because genbus serves content from its own origin and
+// must not serve foreign scripts there.
 func declaredType(header string) string {
 	kind, params, err := mime.ParseMediaType(header)
 	switch {

@@ -22,7 +22,7 @@ func (w *walk) failed(code errcode.Code, u *url.URL, text string, cause error) *
 }
 
 // broken returns the error for a missing or truncated answer. ctx is the caller's context. callCtx
-// is the call's own, whose cause says why genbus ended it.
+// is the call's own context. Its cause explains why genbus ended the call.
 func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err error) *errcode.Error {
 	err = bare(err)
 	reason := upstream.Reason(err)
@@ -50,14 +50,15 @@ func bare(err error) error {
 	return err
 }
 
-// Parts of URLs to cut from foreign texts: the query and fragment, and the user information.
+// Parts of URLs to remove from texts that others wrote: the query and fragment, and the user
+// information.
 var (
 	urlQuery = regexp.MustCompile(`(?i)(https?://[^\s"'<>?#]*)[?#][^\s"'<>]*`)
 	urlUser  = regexp.MustCompile(`(?i)(https?://)[^\s"'<>/@]*@`)
 )
 
-// clean removes secrets from a text, including one that an upstream wrote: keys, and URL queries,
-// which hold signatures.
+// clean removes keys and URL queries, which may hold signatures, from a text. The text may come
+// from an upstream.
 func (w *walk) clean(text string) string {
 	const minSecret = 8 // shorter secrets would match inside ordinary words
 	for _, secret := range w.secrets() {

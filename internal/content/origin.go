@@ -24,7 +24,7 @@ func originOf(u *url.URL) origin {
 }
 
 // SameOrigin reports whether two absolute http or https URLs have the same scheme, host and port. A
-// missing port is the scheme's default. It is false if either is not such a URL.
+// missing port is the scheme's default. It returns false if either is not such a URL.
 func SameOrigin(a, b string) bool {
 	x, y := parseAddress(a), parseAddress(b)
 	return x != nil && y != nil && originOf(x) == originOf(y)

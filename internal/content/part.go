@@ -27,8 +27,8 @@ func newWant(q Request) want {
 	return w
 }
 
-// setHeader passes the request on to an upstream. It asks for uncompressed content, because
-// compressed content cannot be cut or measured.
+// setHeader sets the headers of a request to an upstream. It asks for uncompressed content, because
+// compressed content cannot be measured or split into ranges.
 func (w want) setHeader(h http.Header) {
 	h.Set("Accept", "*/*")
 	h.Set("Accept-Encoding", "identity")
@@ -41,8 +41,8 @@ func (w want) setHeader(h http.Header) {
 	}
 }
 
-// of turns a whole file into the answer: the requested range if the length is known and If-Range
-// matches, else all of it.
+// of turns a whole file into the answer. This is the requested range if the length is known and
+// If-Range matches, and the whole file otherwise.
 func (w want) of(f *File) *File {
 	if w.part == nil || f.Length < 0 || !f.matches(w.ifRange) {
 		f.Status, f.Range = http.StatusOK, ""
@@ -74,8 +74,8 @@ func notInFile(contentRange string) *File {
 	return &File{Status: http.StatusRequestedRangeNotSatisfiable, Range: contentRange, Body: http.NoBody}
 }
 
-// matches reports whether an If-Range header allows a range of f: it is empty, an equal strong ETag
-// or an equal date.
+// matches reports whether an If-Range header allows a range of f. It does if it is empty, or equals
+// f's strong ETag or date.
 func (f *File) matches(ifRange string) bool {
 	if ifRange == "" {
 		return true
@@ -89,7 +89,7 @@ func (f *File) matches(ifRange string) bool {
 }
 
 // section is a part of a body, with a known length. It skips the beginning on the first read, so
-// that the headers need not wait for that.
+// that the headers are not delayed.
 type section struct {
 	src        io.ReadCloser
 	skip, left int64

@@ -16,8 +16,8 @@ const (
 	maxHeaderBytes      = 64 << 10
 )
 
-// toPublic returns a transport that dials public addresses only. It uses no proxy: a proxy would
-// dial for us, to an address that guard never sees.
+// toPublic returns a transport that dials public addresses only. It uses no proxy, because a proxy
+// would dial instead of genbus, and guard would never see the address.
 func toPublic(roots *tls.Config) *http.Transport {
 	return transport(roots, &net.Dialer{Timeout: dialTimeout, ControlContext: guard})
 }
@@ -29,8 +29,8 @@ func toAnywhere(roots *tls.Config) *http.Transport {
 	return t
 }
 
-// transport speaks HTTP/1.1 only. With HTTP/2 an unread body would buffer up to 4 MiB, and large
-// files would share one connection.
+// transport returns a transport that speaks only HTTP/1.1. With HTTP/2, up to 4 MiB of an unread
+// body would be buffered, and large files would share one connection.
 func transport(roots *tls.Config, d *net.Dialer) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -55,8 +55,8 @@ func clientOf(t http.RoundTripper) *http.Client {
 	}
 }
 
-// legible drops a Location that does not parse. http.Client would fail on it with an error that
-// repeats it.
+// legible removes a Location header that does not parse. Otherwise http.Client would fail with an
+// error that quotes the header.
 type legible struct{ http.RoundTripper }
 
 func (l legible) RoundTrip(req *http.Request) (*http.Response, error) {

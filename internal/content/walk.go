@@ -11,7 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxRedirects bounds HTTP redirects and JSON answers that name a URL, counted together.
+// maxRedirects limits the number of HTTP redirects and JSON answers that name a URL, counted
+// together.
 const maxRedirects = 5
 
 const op = "content"
@@ -21,11 +22,11 @@ type walk struct {
 	reader  *Reader
 	place   Place
 	want    want
-	asked   want // for the current address: want, or the whole content
+	asked   want // what the current address is asked for: want, or the whole content
 	visited []*url.URL
-	// trusted is true while only the upstream itself has chosen the address. After that, even its
-	// own origin is called without the key, because a foreign host must not choose a target for the
-	// key.
+	// trusted is true while only the upstream itself has chosen the address. After that, even the
+	// upstream's own origin is called without the key, because another host must not choose a
+	// target for the key.
 	trusted bool
 }
 
@@ -47,8 +48,8 @@ func (w *walk) open(ctx context.Context) (*File, error) {
 	return nil, w.failed(errcode.ContentUnavailable, w.last(), fmt.Sprintf("redirected more than %d times", maxRedirects), nil)
 }
 
-// visit returns the content or the next address. If an address answers a range with a part of JSON,
-// visit fetches the JSON whole.
+// visit returns the content or the next address. If an address answers a range request with part of
+// a JSON text, visit fetches the whole text.
 func (w *walk) visit(ctx context.Context, address string) (f *File, next string, err error) {
 	if isDataURL(address) {
 		f, err := openData(address, w.want)
@@ -69,10 +70,10 @@ func (w *walk) visit(ctx context.Context, address string) (f *File, next string,
 	return f, next, err
 }
 
-// errPartOfJSON says that the client's range was applied to JSON instead of content.
+// errPartOfJSON reports that the client's range was applied to JSON instead of content.
 var errPartOfJSON = errors.New("a part of JSON came")
 
-// ask calls one address. Anything other than content must arrive within another HeaderTimeout.
+// ask calls one address. An answer other than content must arrive within another HeaderTimeout.
 func (w *walk) ask(ctx context.Context, u *url.URL) (f *File, next string, err error) {
 	resp, late, err := w.call(ctx, u)
 	if err != nil {
@@ -95,8 +96,8 @@ func (w *walk) ask(ctx context.Context, u *url.URL) (f *File, next string, err e
 	}
 }
 
-// beyond handles a 416, which may be about a small JSON answer that names the content. Only a
-// request without a range can tell.
+// beyond handles a 416. The 416 may concern a small JSON answer that names the content's URL, which
+// only a request without a range can show.
 func (w *walk) beyond(ctx context.Context, said *http.Response) (f *File, next string, err error) {
 	f = notInFile(parseUnsatisfied(said.Header.Get("Content-Range")))
 	if length, known := unsatisfiedLength(said.Header.Get("Content-Range")); known && length > maxText {
@@ -130,7 +131,8 @@ func (w *walk) owns(u *url.URL) bool {
 }
 
 // call sends the request and returns the answer, whatever its status, with a stream as its body.
-// The caller must stop the returned timer, which ends the answer after another HeaderTimeout.
+// The caller must stop the returned timer, which otherwise ends the answer after another
+// HeaderTimeout.
 func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, *time.Timer, error) {
 	limit := w.reader.opts.HeaderTimeout
 	callCtx, cancel := context.WithCancelCause(ctx)

@@ -6,7 +6,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// message is a payload of the document. A name with suffix JSON is the same message in JSON.
+// message is a payload in the document. A name with the suffix JSON stands for the same message in
+// JSON.
 type message struct {
 	summary string
 	// headers names one of headerSets.
@@ -15,7 +16,7 @@ type message struct {
 	payload []string
 }
 
-// payloads has all messages by name.
+// payloads contains all messages by name.
 var payloads = map[string]message{
 	"VideoRequest": {"Requests one video task.", "RequestHeaders", []string{"genbus.v1.VideoRequest"}},
 	"VideoRequestJSON": {
@@ -53,8 +54,8 @@ const asyncDescription = `Requests in, and every step out as an event, by NATS J
 
 The HTTP paths are in /openapi.json.`
 
-// AsyncAPI returns the AsyncAPI 3.0 document of every subject, header and message. It fails only on
-// a mistake in the embedded files.
+// AsyncAPI returns the AsyncAPI 3.0 document of every subject, header and message. It fails only if
+// the embedded files contain a mistake.
 func AsyncAPI(n subject.Space) ([]byte, error) {
 	schemas, err := asyncSchemas()
 	if err != nil {

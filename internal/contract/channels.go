@@ -9,11 +9,11 @@ import (
 // channel is a family of subjects.
 type channel struct {
 	id, address, title, description string
-	// stream keeps its messages; empty for core NATS.
+	// stream is the stream that keeps its messages. It is empty for core NATS.
 	stream string
-	// action is genbus's role: "send", "receive", or both.
+	// action is what genbus does with messages: "send", "receive", or both.
 	action string
-	// messages lists the messages of the channel, replies the possible replies.
+	// messages lists the messages of the channel, and replies lists the possible replies.
 	messages, replies []string
 }
 
@@ -44,7 +44,7 @@ var parameters = map[string]object{
 	"sequence": {"description": "Sequence of the dead letter, in decimal; 0 for an action without a valid one."},
 }
 
-// channels returns all channels. Where messages differ by kind, each kind has its own.
+// channels returns all channels. Where messages differ by kind, each kind has its own channel.
 func channels(n subject.Space) []channel {
 	var out []channel
 	for _, k := range subject.Kinds {
@@ -105,7 +105,7 @@ func withTenant(address string) string {
 	return strings.Replace(address, ".tenant.", "."+aTenant+".", 1)
 }
 
-// both returns the two encodings of a message; events.encoding selects one.
+// both returns the names of a message in both encodings. The setting events.encoding selects one.
 func both(message string) []string { return []string{message, message + "JSON"} }
 
 func ofKind(n subject.Space, k subject.Kind) []channel {

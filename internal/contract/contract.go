@@ -13,17 +13,18 @@ import (
 
 // Options are the settings that the documents depend on.
 type Options struct {
-	// Segments are the first path segments of vendors' APIs, by protocol. Default: the vendor's own
-	// segment.
+	// Segments maps protocols to the first path segments of the vendors' APIs. The default is the
+	// vendor's own segment.
 	Segments map[string]string
-	// PublicURL is the HTTP address for clients; empty for the address of the document.
+	// PublicURL is the HTTP address for clients. If it is empty, the document's own address
+	// applies.
 	PublicURL string
 	// Names are the subjects and streams.
 	Names subject.Space
 }
 
-// data/messages.json has the schemas of the Protobuf messages. TestMessagesAreTheProtos writes it,
-// because comments are not available at run time.
+// data/messages.json contains the schemas of the Protobuf messages. TestMessagesAreTheProtos writes
+// it, because the comments in .proto files are not available at run time.
 //
 //go:embed data openapi page
 var files embed.FS
@@ -31,8 +32,8 @@ var files embed.FS
 // object is a JSON object in a document.
 type object = map[string]any
 
-// messages returns the schemas of all Protobuf messages: in canonical JSON under the full name, in
-// the form of events under the bare name.
+// messages returns the schemas of all Protobuf messages. A schema under a full name describes
+// canonical JSON, and one under a bare name describes the form in events.
 func messages() (object, error) {
 	raw, err := files.ReadFile("data/messages.json")
 	if err != nil {

@@ -8,7 +8,7 @@ type header struct {
 	enum              []any
 }
 
-// headers lists all headers of internal/subject; a test checks it.
+// headers lists all headers in internal/subject, as a test checks.
 var headers = []header{
 	{name: subject.HeaderContentType, description: "Encoding of the payload.", enum: []any{subject.ContentTypeProtobuf, subject.ContentTypeJSON}},
 	{name: subject.HeaderRequestID, description: "Idempotency key of a JSON request, 1 to 255 printable ASCII characters."},
@@ -43,7 +43,7 @@ var headers = []header{
 	{name: "Nats-Service-Error-Code", description: "The error's HTTP status."},
 }
 
-// headerSet lists the headers that messages always have, and those they may have.
+// headerSet lists the headers that a message always has and those that it may have.
 type headerSet struct {
 	always, some []string
 }
@@ -57,7 +57,7 @@ var (
 	}
 )
 
-// headerSets has the header schemas of the document, by name.
+// headerSets contains the header schemas of the document by name.
 var headerSets = map[string]headerSet{
 	"RequestHeaders": {some: []string{subject.HeaderContentType, subject.HeaderTraceParent, subject.HeaderTraceState}},
 	"JSONRequestHeaders": {
@@ -80,7 +80,7 @@ var headerSets = map[string]headerSet{
 }
 
 // schema returns the schema of the set's headers. Headers that begin with Nats- belong to JetStream
-// and are allowed in addition.
+// and are also allowed.
 func (s headerSet) schema() object {
 	properties := object{}
 	for _, h := range headers {

@@ -15,7 +15,7 @@ import (
 var methods = []string{"get", "head", "post", "delete"}
 
 // OpenAPI returns the document of every HTTP path. It uses version 3.0.3, which all client
-// generators read. It fails only on a mistake in the embedded files.
+// generators support. It fails only if the embedded files contain a mistake.
 func OpenAPI(o Options) ([]byte, error) {
 	document, err := parts()
 	if err != nil {
@@ -87,7 +87,7 @@ func merge(into, from object) error {
 	return nil
 }
 
-// addMessages adds the Protobuf schemas as in HTTP answers, without the execution.
+// addMessages adds the Protobuf schemas as they appear in HTTP answers, without the execution.
 func addMessages(document object) error {
 	all, err := messages()
 	if err != nil {
@@ -99,7 +99,8 @@ func addMessages(document object) error {
 	return merge(at(document, "components", "schemas"), all)
 }
 
-// finish adds the errors that an operation lists by name, and the header of every answer.
+// finish adds the errors that an operation lists by name and the X-Request-Id header of every
+// answer.
 func finish(document, operation object) error {
 	if err := addErrors(document, operation); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 // sets groups errors under the names that operations list.
 var sets = map[string][]errcode.Code{
 	"keyed": {errcode.InvalidAPIKey, errcode.InvalidRequest, errcode.RateLimited, errcode.ShuttingDown, errcode.Internal},
-	// For operator operations, instead of "keyed": no rate limit applies to them.
+	// Replaces "keyed" for operator operations, which have no rate limit.
 	operatorErrors: {
 		errcode.InvalidAPIKey, errcode.OperatorRequired, errcode.InvalidRequest, errcode.BrokerUnavailable, errcode.ShuttingDown, errcode.Internal,
 	},
@@ -37,7 +37,7 @@ var sets = map[string][]errcode.Code{
 		errcode.DeadLettersFull, errcode.ClockWrong, errcode.AcceptanceUnknown,
 	},
 	"erasure": {errcode.StillHeld, errcode.NotTerminal, errcode.AcceptanceUnknown},
-	// Possible ends of a chat whose caller waits.
+	// Errors that can end a chat whose caller waits.
 	"chat": {
 		errcode.RoutePaused, errcode.SlowReader, errcode.StreamEnded, errcode.Cancelled, errcode.Expired, errcode.QueueTimeout, errcode.DeadlineExceeded, errcode.Poisoned,
 		errcode.LogLost, errcode.NotEnqueued, errcode.InputLost, errcode.UpstreamFailed, errcode.UpstreamRefused, errcode.UpstreamRemoved, errcode.UpstreamUnavailable,
@@ -49,7 +49,7 @@ var sets = map[string][]errcode.Code{
 // operatorErrors is the set listed by all operator operations.
 const operatorErrors = "operator"
 
-// addErrors adds responses for the errors that an operation lists. They go into the document's
+// addErrors adds responses for the errors that an operation lists. It puts them into the document's
 // components, because many operations share them.
 func addErrors(document, operation object) error {
 	listed, _ := operation["errors"].([]any)
@@ -140,7 +140,7 @@ func refusal(codes []errcode.Code, surface string) object {
 	}
 	headers["Genbus-Error-Code"] = object{
 		"description": "Error code; see x-genbus-errors.",
-		// Jimeng reports a failed task with HTTP 400, which is not an error of the request.
+		// Jimeng reports a failed task with HTTP 400, although the request itself is valid.
 		"required": surface != "jimeng",
 		"schema":   object{"type": "string", "enum": enum},
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// page returns the page that shows the documents, and its Content-Security-Policy: only its own
-// script and style, and requests to the documents.
+// page returns the page that shows the documents and its Content-Security-Policy. The policy allows
+// only the page's own script and style, and requests to the same origin.
 func page() (html []byte, policy string, err error) {
 	var parts [3]string
 	for i, name := range []string{"page.html", "page.css", "page.js"} {

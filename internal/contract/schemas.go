@@ -7,7 +7,7 @@ const refPrefix = "#/components/schemas/"
 
 func ref(schema string) object { return object{"$ref": refPrefix + schema} }
 
-// prune removes schemas without references in the document.
+// prune removes schemas that the document does not reference.
 func prune(document object) {
 	schemas := at(document, "components", "schemas")
 	delete(at(document, "components"), "schemas")
@@ -36,7 +36,7 @@ func follow(v any, schemas, used object) {
 	}
 }
 
-// text returns v if it is a string, otherwise "".
+// text returns v if it is a string, or "" otherwise.
 func text(v any) string {
 	s, _ := v.(string)
 	return s

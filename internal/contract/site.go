@@ -40,7 +40,7 @@ func NewSite(o Options) *Site {
 // OpenAPI serves the document of the HTTP paths.
 func (s *Site) OpenAPI() http.Handler { return s.openAPI }
 
-// AsyncAPI serves the document of NATS subjects and messages.
+// AsyncAPI serves the document of the NATS subjects and messages.
 func (s *Site) AsyncAPI() http.Handler { return s.asyncAPI }
 
 // Page serves the page that shows both documents. It requests them from its own folder.

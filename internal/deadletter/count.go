@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// maxLookedAt and maxLookedAtBytes limit the dead letters whose codes are read. Each read
-	// returns a whole dead letter: a consumer could omit the bodies, but genbus may not create one
-	// on this stream.
+	// maxLookedAt and maxLookedAtBytes limit the dead letters that are read for their codes. Each
+	// read returns a whole dead letter. A consumer could omit the bodies, but genbus may not create
+	// a consumer on this stream.
 	maxLookedAt      = 500
 	maxLookedAtBytes = 8 << 20
-	// lookWithin bounds the read of the codes, because the caller also waits for other data.
+	// lookWithin bounds the time for reading codes, because the caller also waits for other data.
 	lookWithin = 2 * time.Second
-	// pausePerLook is the ratio of the pause after a read of the codes to its duration, so that
-	// reads take a small share of the time even if they fail.
+	// pausePerLook is the ratio of the pause after reading codes to the duration of the read. It
+	// limits reads to a small share of the time, even if they fail.
 	pausePerLook = 10
 )
 
-// Counts counts the dead letters by the action that they need.
+// Counts holds the numbers of dead letters, grouped by the action that they need.
 type Counts struct {
-	// OutcomeUnknown counts jobs that an upstream may have accepted, and Other all other jobs.
+	// OutcomeUnknown counts jobs that an upstream may have accepted. Other counts all other jobs.
 	OutcomeUnknown, Other uint64
-	// Uncounted counts jobs whose codes were not read, because there are too many, they are too
+	// Uncounted counts jobs whose codes were not read because there are too many, they are too
 	// large, or the read was slow or failed.
 	Uncounted uint64
 	// Rejected counts requests that were never accepted.
 	Rejected uint64
 }
 
-// Counter counts dead letters. It reuses a count until the stream changes. It is safe for
+// Counter counts dead letters. It reuses its counts until the stream changes. It is safe for
 // concurrent use. Streams is required.
 type Counter struct {
 	Streams Streams
@@ -46,7 +46,7 @@ type Counter struct {
 	mu     sync.Mutex
 	counts Counts
 	of     streamState
-	until  time.Time // keep the count until then in any case
+	until  time.Time // do not count again before this time
 }
 
 type streamState struct {
@@ -54,7 +54,7 @@ type streamState struct {
 	first, last, count uint64
 }
 
-// Count counts the dead letters. The counts by code may be some seconds old.
+// Count counts the dead letters. The counts by code may be a few seconds old.
 func (c *Counter) Count(ctx context.Context) (Counts, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *Counter) Count(ctx context.Context) (Counts, error) {
 	if began := time.Now(); of != c.of && !began.Before(c.until) {
 		counts, whole := c.look(ctx)
 		if !whole {
-			of = streamState{} // retry with the same stream state
+			of = streamState{} // read again even if the stream does not change
 		}
 		if whole || counts != (Counts{}) {
 			c.counts = counts
@@ -85,8 +85,8 @@ func (c *Counter) Count(ctx context.Context) (Counts, error) {
 	return out, nil
 }
 
-// look counts the oldest dead letters by code. whole is false if a read failed; out is valid up to
-// that point.
+// look counts the oldest dead letters by code. whole is false if a read failed. out then covers the
+// dead letters before the failure.
 func (c *Counter) look(ctx context.Context) (out Counts, whole bool) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.within, lookWithin))
 	defer cancel()

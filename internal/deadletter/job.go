@@ -19,9 +19,9 @@ import (
 const jobTimeout = 30 * time.Second
 
 // PutJob stores the dead letter of an accepted job that ends with f. job is its logged state, or
-// nil if it was never logged. lookUps are the lookups of its task. Concurrent holders produce one
-// dead letter per attempt and code. An attached job whose task was never found gets back the dead
-// letter from which it was made. The end of ctx does not interrupt the write.
+// nil if it was never logged. lookUps are the lookups of its task. Concurrent holders produce only
+// one dead letter per attempt and code. For an attached job whose task was never found, PutJob
+// restores the dead letter from which the job was made. The write continues if ctx ends.
 func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, lookUps ...*genbusv1.LookUp) error {
 	if job == nil {
 		job = task.FromWork(item).Job
@@ -38,7 +38,8 @@ func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 }
 
 // PutReply stores the dead letter of a chat whose reply fits neither its event nor the object
-// store. It contains the reply or, with digest, only its size and SHA-256.
+// store. The dead letter contains the reply or, if digest is set, only the reply's size and
+// SHA-256.
 func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, reply []byte, digest bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobTimeout)
 	defer cancel()
@@ -51,7 +52,7 @@ func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.J
 	return d.Put(ctx, letter, item.GetId(), attempt)
 }
 
-// PutEnd stores the dead letter that a job's end requires (task.LeavesDeadLetter).
+// PutEnd stores the dead letter that the end of a job requires (task.LeavesDeadLetter).
 func (d Store) PutEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job, lookUps ...*genbusv1.LookUp) error {
 	end := errcode.Code(job.GetError().GetCode())
 	if _, unfound := task.Unfound(job); unfound {
@@ -61,8 +62,8 @@ func (d Store) PutEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 		"job %s ended (%s) while it was unknown whether upstream %s had accepted it", job.GetId(), end, job.GetExecution().GetUpstream()), lookUps...)
 }
 
-// PutUnfound restores the dead letter from which an attached job was made, with the upstream ID
-// that it named then. end is the code with which the job ends.
+// PutUnfound restores the dead letter from which an attached job was made, with its original
+// upstream task ID. end is the error code with which the job ends.
 func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {
 	code := job.GetExecution().GetUnconfirmed()
 	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s and ended (%s); no recorded poll found that task",
@@ -84,7 +85,7 @@ func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.D
 		Upstream: x.GetUpstream(), UpstreamKey: x.GetUpstreamKey(), UpstreamTicket: x.GetUpstreamTicket(), Attempt: x.GetAttempt(),
 		OwnTaskId: x.GetOwnTaskId(),
 	}
-	if len(letter.GetData()) == 0 { // otherwise DataRef is only a copy that the route keeps
+	if len(letter.GetData()) == 0 { // otherwise the referenced body is only a copy kept for the route
 		letter.DataRef = item.GetBodyRef()
 	}
 	// Two items of one request must produce the same dead letter.
@@ -104,8 +105,8 @@ func withoutBody(item *genbusv1.WorkItem) *genbusv1.WorkItem {
 	return out
 }
 
-// WorkItemFromLog rebuilds a work item from the log. It suffices for attaching the upstream's task,
-// but lacks the request.
+// WorkItemFromLog rebuilds a work item from the log. The item lacks the request, but it is
+// sufficient for attaching the upstream's task.
 func WorkItemFromLog(v *genbusv1.VideoTask) *genbusv1.WorkItem {
 	x := v.GetExecution()
 	item := &genbusv1.WorkItem{

@@ -19,10 +19,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Limits of rejected requests, per kind and tenant. A dead letter of up to rejectedWhole bytes is
-// stored whole, so that it can be redriven; a larger one is cut to rejectedCut bytes. JetStream
-// keeps broker.RejectedPerSubject messages per subject. Small dead letters share rejectedSlots
-// subjects and large ones use a single subject, so that each group stays below 12.5 MiB.
+// Limits for the dead letters of rejected requests, per kind and tenant. A dead letter of up to
+// rejectedWhole bytes is stored whole, so that it can be redriven. In a larger one, the data and
+// the headers are each cut to rejectedCut bytes. JetStream keeps broker.RejectedPerSubject messages
+// per subject. Small dead letters share rejectedSlots subjects and large ones use a single subject,
+// so each group stays below 12.5 MiB.
 const (
 	rejectedWhole = publisher.ClaimCheck
 	rejectedCut   = 4 << 10
@@ -31,10 +32,10 @@ const (
 	largeSlot     = "large"
 )
 
-// Reject stores the dead letter of an inbox message that was never accepted; seq and stored
-// identify the message. It reads nothing unless the stream is full, and does not use the object
+// Reject stores the dead letter of an inbox message that was never accepted. seq and stored
+// identify the message. Reject reads nothing unless the stream is full and does not use the object
 // store, because invalid requests must be cheap. A message that is rejected twice may have two dead
-// letters. Both name it in Nats-Msg-Id, so they produce one job.
+// letters. Both have the same Nats-Msg-Id, so redriving both creates only one job.
 func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
 	slot := largeSlot
 	switch size := proto.Size(letter); {
@@ -56,12 +57,12 @@ func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint
 	}
 }
 
-// envelope is the largest overhead of a stored dead letter, in bytes.
+// envelope is the maximum overhead of a stored dead letter, in bytes.
 const envelope = 1 << 10
 
 // makeRoom removes old dead letters to fit one of this size, and reports whether it removed any. If
-// the subject is at its limit, it removes from the subject, and otherwise the oldest of all
-// tenants.
+// the subject has reached its limit, makeRoom removes dead letters from that subject. Otherwise it
+// removes the oldest ones of all tenants.
 func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 	name, filter := d.Broker.Names().Rejected(), d.Broker.Names().RejectedPattern()
 	s, err := d.Broker.Stream(ctx, name)
@@ -69,7 +70,7 @@ func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 		return false
 	}
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(subj))
-	// The server also counts messages in flight, which this state does not include.
+	// The server's limit also counts messages in flight, which this state does not include.
 	if err != nil || info.State.Bytes < uint64(info.Config.MaxBytes/2) {
 		return false
 	}
@@ -90,7 +91,7 @@ func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 	return removed
 }
 
-// cut truncates a message and records its size and digest.
+// cut truncates the data and headers of a dead letter, and records the size and digest of the data.
 func cut(letter *genbusv1.DeadLetter) {
 	data := letter.GetData()
 	sum := sha256.Sum256(data)

@@ -29,12 +29,13 @@ type Store struct {
 	Logger  *slog.Logger
 }
 
-// Put stores the dead letter of an accepted job. It stores repeats with the same ID, occasion and
-// acceptance once, as when a holder dies here and the next one repeats the write.
+// Put stores the dead letter of an accepted job. It stores a dead letter only once for the same ID,
+// error code, occasion and acceptance time, for example if a holder dies here and the next one
+// repeats the write.
 func (d Store) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasion string) error {
 	subj := d.Broker.Names().DeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), id)
 	name := letter.GetError().GetCode() + "." + occasion
-	if at := letter.GetWork().GetAcceptedAt(); at != nil { // after an erasure, a later job may have this ID
+	if at := letter.GetWork().GetAcceptedAt(); at != nil { // after an erasure, a later job may reuse this ID
 		name += "." + strconv.FormatInt(at.AsTime().UnixNano(), 10)
 	}
 	there, err := d.has(ctx, subj, name)
@@ -47,8 +48,9 @@ func (d Store) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasio
 	return nil
 }
 
-// has reports whether the last dead letter on a subject has this name. The stream itself
-// deduplicates for two minutes only, and a dead holder's job may be redelivered later.
+// has reports whether the last dead letter on a subject has this name. It is needed because the
+// stream itself deduplicates for only two minutes, and the job of a dead holder may be redelivered
+// later.
 func (d Store) has(ctx context.Context, subj, name string) (bool, error) {
 	last, err := d.Broker.Last(ctx, d.Broker.Names().Dead(), subj)
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -57,8 +59,8 @@ func (d Store) has(ctx context.Context, subj, name string) (bool, error) {
 	return err == nil && last.Header.Get(jetstream.MsgIDHeader) == subj+"."+name, err
 }
 
-// put stores a dead letter with its own body. If the dead letter was certainly not stored, put
-// deletes the body, because a retry stores another one.
+// put stores a dead letter with its own copy of the body. If the dead letter was certainly not
+// stored, put deletes the copy, because a retry stores another one.
 func (d Store) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, id, name string) error {
 	data, ref := letter.GetData(), letter.GetDataRef()
 	if err := d.ownBody(ctx, letter, bodyName(id, name)); err != nil {
@@ -72,7 +74,7 @@ func (d Store) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, id, n
 	return err
 }
 
-// notStored reports whether a failed publish certainly stored nothing.
+// notStored reports whether err means that a publish certainly stored nothing.
 func notStored(err error) bool {
 	return errors.Is(err, broker.ErrFull) || errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrUnavailable)
 }
@@ -103,9 +105,9 @@ func (d Store) publish(ctx context.Context, letter *genbusv1.DeadLetter, subj, m
 }
 
 // ownBody moves a large body to the object store under a name that belongs to the dead letter. A
-// body that is already there belongs to the job and is removed with it, so the dead letter gets a
-// copy. If the copy fails, it refers to the job's body: its other data, such as the ID of a paid
-// task, must not wait.
+// body that is already in the object store belongs to the job and is removed with it, so ownBody
+// copies it. If the copy fails, the dead letter references the job's body instead, because the rest
+// of the dead letter, such as the ID of a paid task, must not wait.
 func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix string) error {
 	tenant := letter.GetTenant()
 	if subject.CheckToken(tenant) != nil {

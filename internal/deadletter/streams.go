@@ -1,6 +1,7 @@
-// Package deadletter stores failed work with the reason: accepted jobs in GENBUS_DEAD, and requests
-// that were never accepted in GENBUS_REJECTED. No other package names these streams. Package quota
-// limits dead letters per tenant, and package operator acts on them.
+// Package deadletter stores failed work together with the reason. Accepted jobs are stored in
+// GENBUS_DEAD, and requests that were never accepted in GENBUS_REJECTED. The other packages of the
+// service read and write these streams only through this package. Package quota limits dead letters
+// per tenant, and package operator acts on them.
 package deadletter
 
 import (
@@ -17,7 +18,7 @@ import (
 // Streams reads and removes dead letters. A dead letter's sequence determines its stream.
 type Streams struct{ Broker *broker.Broker }
 
-// name returns the stream for a sequence.
+// name returns the name of the stream for a sequence.
 func (s Streams) name(seq uint64) string {
 	if IsRejected(seq) {
 		return s.Broker.Names().Rejected()
@@ -28,13 +29,13 @@ func (s Streams) name(seq uint64) string {
 // IsRejected reports whether a dead letter's sequence belongs to GENBUS_REJECTED.
 func IsRejected(seq uint64) bool { return seq >= subject.FirstRejected }
 
-// At returns the dead letter with this sequence.
+// At returns the dead letter with sequence seq.
 func (s Streams) At(ctx context.Context, seq uint64) (broker.Stored, error) {
 	return s.Broker.At(ctx, s.name(seq), seq)
 }
 
-// Next returns the first dead letter with sequence seq or above, of a kind and tenant; empty
-// matches all. GENBUS_REJECTED has the higher sequences.
+// Next returns the first dead letter of a kind and tenant with sequence seq or higher. An empty
+// kind or tenant matches all. Sequences in GENBUS_REJECTED are higher than those in GENBUS_DEAD.
 func (s Streams) Next(ctx context.Context, kind subject.Kind, tenant string, seq uint64) (broker.Stored, error) {
 	names := s.Broker.Names()
 	if !IsRejected(seq) {
@@ -47,7 +48,7 @@ func (s Streams) Next(ctx context.Context, kind subject.Kind, tenant string, seq
 	return s.Broker.Next(ctx, names.Rejected(), names.RejectedLetters(kind, tenant), seq)
 }
 
-// NextOn is Next for the dead letters on one subject.
+// NextOn is like Next but for one subject in GENBUS_DEAD.
 func (s Streams) NextOn(ctx context.Context, subj string, seq uint64) (broker.Stored, error) {
 	return s.Broker.Next(ctx, s.Broker.Names().Dead(), subj, seq)
 }
@@ -57,7 +58,7 @@ func (s Streams) OfJob(n subject.JobName) string {
 	return s.Broker.Names().DeadLetter(n.Kind, n.Tenant, n.ID)
 }
 
-// Delete removes a dead letter. A missing one is not an error.
+// Delete removes a dead letter. It returns no error if the dead letter is missing.
 func (s Streams) Delete(ctx context.Context, seq uint64) error {
 	_, err := s.Broker.Delete(ctx, s.name(seq), seq)
 	return err
@@ -71,7 +72,7 @@ type Size struct {
 	MaxBytes int64
 }
 
-// Count counts the dead letters of jobs of a tenant, or of all tenants for "".
+// Count counts the dead letters of a tenant's accepted jobs. An empty tenant selects all tenants.
 func (s Streams) Count(ctx context.Context, tenant string) (Size, error) {
 	found, err := s.Broker.Stream(ctx, s.Broker.Names().Dead())
 	if err != nil {

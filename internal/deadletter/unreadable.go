@@ -16,8 +16,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// FailUnreadable stores an undecodable work item as a dead letter and fails its job, which the
-// subject still identifies. After success, the item can be removed.
+// FailUnreadable stores a dead letter for a work item that cannot be decoded, and fails the job
+// that the subject identifies. If it succeeds, the item can be removed.
 func (d Store) FailUnreadable(ctx context.Context, log *joblog.Log, n subject.WorkName, subj string, data []byte, cause error) error {
 	f := errcode.New(errcode.Internal, "the work item of job %s is unreadable: %w", n.ID, cause)
 	letter := &genbusv1.DeadLetter{Error: f.TaskError(), Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant, Subject: subj, Data: data}
@@ -30,8 +30,8 @@ func (d Store) FailUnreadable(ctx context.Context, log *joblog.Log, n subject.Wo
 	}, f)
 }
 
-// failItem ends a job without a holder, logged or not. On success, the feed has its end, and the
-// dead letter that the end requires is stored.
+// failItem fails a job that has no holder, even if the job is not in the log. On success, its
+// terminal event is in the feed, and any dead letter that the event requires is stored.
 func (d Store) failItem(ctx context.Context, log *joblog.Log, item *genbusv1.WorkItem, f *errcode.Error) error {
 	current, err := log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {

@@ -292,7 +292,7 @@ var byCode = func() map[Code]Meaning {
 	return m
 }()
 
-// MeaningOf returns the row of a code; the row of Internal for an unknown code.
+// MeaningOf returns the row of a code, or the row of Internal if the code is unknown.
 func MeaningOf(c Code) Meaning {
 	if row, ok := byCode[c]; ok {
 		return row

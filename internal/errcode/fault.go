@@ -14,28 +14,28 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Violation is a field of a request that is wrong.
+// Violation describes an invalid field of a request.
 type Violation struct {
-	// Field is the path of the field, such as "messages[3].role"; empty for the whole body.
+	// Field is the path of the field, such as "messages[3].role". It is empty for the whole body.
 	Field string
-	// Description states the mistake and what would be right.
+	// Description states what is wrong and what would be right.
 	Description string
 }
 
 // Error is an error with a code. It never contains a key or a request's body.
 type Error struct {
-	// Code is the meaning.
+	// Code classifies the error.
 	Code Code
-	// Message says what happened, to which job, and what to do.
+	// Message describes what happened, to which job, and what to do.
 	Message string
 	// JobID is the job that the error is about, or empty.
 	JobID string
-	// Violations lists the wrong fields of an InvalidRequest.
+	// Violations lists the invalid fields of an InvalidRequest.
 	Violations []Violation
-	// RetryAfter is how long to wait before a retry; 0 if unknown.
+	// RetryAfter is how long to wait before a retry, or 0 if unknown.
 	RetryAfter time.Duration
-	// HTTPStatus overrides the table's status, for an upstream's refusal that is passed on
-	// unchanged; 0 otherwise.
+	// HTTPStatus overrides the table's status if an upstream's refusal is passed on unchanged. It
+	// is 0 otherwise.
 	HTTPStatus int
 	// Type overrides the table's type, like HTTPStatus.
 	Type string
@@ -45,7 +45,7 @@ type Error struct {
 	UpstreamRequestID  string
 	// Err is the cause, or nil.
 	Err error
-	// hidden keeps Err out of Message; only the log shows it.
+	// hidden is true if Message must not show Err. Only the log shows it then.
 	hidden bool
 }
 
@@ -55,7 +55,7 @@ func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Invalid returns an InvalidRequest that lists the wrong fields.
+// Invalid returns an InvalidRequest that lists the invalid fields.
 func Invalid(violations []Violation) *Error {
 	e := &Error{Code: InvalidRequest, Violations: violations, Message: "the request is invalid"}
 	if len(violations) > 0 {
@@ -84,8 +84,8 @@ func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Because returns a copy with a cause that Message does not show, because it concerns only genbus
-// itself. LogValue shows it in logs.
+// Because returns a copy with err as its cause. Message does not show this cause, because it
+// concerns only genbus itself. LogValue shows it in logs.
 func (e *Error) Because(err error) *Error {
 	c := *e
 	c.Err, c.hidden = err, true
@@ -126,14 +126,15 @@ func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	return &c
 }
 
-// NotAccepted returns the error for a request while JetStream does not answer. reason says how;
-// nothing of the request is stored.
+// NotAccepted returns the error for a request that was not stored because JetStream does not
+// answer. reason describes the failure.
 func NotAccepted(reason string, cause error) *Error {
 	return New(BrokerUnavailable, "nothing was accepted: %s", reason).Because(cause).WithRetryAfter(time.Second)
 }
 
-// From returns err as an *Error: the *Error in its chain, CallerGone or UpstreamTimeout for a
-// context's end, and otherwise Internal with the message in one line. It returns nil for nil.
+// From returns err as an *Error. It returns the *Error in err's chain if there is one, CallerGone
+// or UpstreamTimeout if a context ended, and otherwise Internal with the message on one line. It
+// returns nil for nil.
 func From(err error) *Error {
 	var e *Error
 	switch {
@@ -158,7 +159,8 @@ func CodeOf(err error) Code {
 	return From(err).Code
 }
 
-// Gone reports whether the caller of ctx has disconnected: ctx was cancelled without a cause.
+// Gone reports whether the caller of ctx has disconnected, that is, whether ctx was cancelled
+// without a cause.
 func Gone(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
 
 // Counted returns the code under which metrics count err. If the caller has disconnected, a server
@@ -206,7 +208,7 @@ func clampStatus(n int) int32 {
 	return int32(n)
 }
 
-// FromTaskError is the inverse of TaskError; nil gives nil.
+// FromTaskError is the inverse of TaskError. It returns nil for nil.
 func FromTaskError(t *genbusv1.TaskError) *Error {
 	if t == nil {
 		return nil

@@ -35,8 +35,8 @@ func (e *Error) Envelope() []byte {
 	return out
 }
 
-// httpType returns the error's type. Exception: an upstream's refusal answered with a 5xx has the
-// type server_error, because clients attribute a 5xx to the server.
+// httpType returns the error's type. For an upstream's refusal that is answered with a 5xx, it
+// returns server_error, because clients attribute a 5xx to the server.
 func (e *Error) httpType() string {
 	if t := e.errorType(); t != typeRequest || e.Status() < http.StatusInternalServerError {
 		return t
@@ -44,8 +44,8 @@ func (e *Error) httpType() string {
 	return typeServer
 }
 
-// httpCode returns the error's code, or the upstream's own code if its refusal is passed on with
-// its status: clients know that code.
+// httpCode returns the error's code. If an upstream's refusal is passed on with its status, it
+// returns the upstream's own code, which clients know.
 func (e *Error) httpCode() string {
 	if e.HTTPStatus != 0 && e.UpstreamCode != "" {
 		return Clip(e.UpstreamCode, 128)
@@ -74,7 +74,7 @@ func (e *Error) WriteHTTP(w http.ResponseWriter) {
 // 408, 409, 429 and 5xx.
 const HeaderShouldRetry = "X-Should-Retry"
 
-// SetHeader sets the headers of an error answer, whatever its body. X-Should-Retry follows the
+// SetHeader sets the headers of an error answer, regardless of its body. X-Should-Retry follows the
 // table unless the caller has set it.
 func (e *Error) SetHeader(h http.Header) {
 	h.Set("Genbus-Error-Code", string(e.Code))
@@ -86,8 +86,8 @@ func (e *Error) SetHeader(h http.Header) {
 	}
 }
 
-// RetryAfterText returns the value of a Retry-After header: whole seconds, at least 1; empty if
-// unknown.
+// RetryAfterText returns the value of a Retry-After header in whole seconds, at least 1. It returns
+// "" if the time is unknown.
 func (e *Error) RetryAfterText() string {
 	if e.RetryAfter <= 0 {
 		return ""

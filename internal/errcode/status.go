@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// FromStatus converts a gRPC error back. An error without details of genbus comes from gRPC itself,
-// or from the gateway, in this process.
+// FromStatus converts a gRPC error to an *Error. An error without genbus details comes from gRPC
+// itself, or from the gateway in this process.
 func FromStatus(err error) *Error {
 	s := status.Convert(err)
 	f := &Error{Code: codeOf(s.Code()), Message: s.Message(), Err: err}
@@ -29,7 +29,7 @@ func FromStatus(err error) *Error {
 	return f
 }
 
-// codeOf returns the meaning of a gRPC code that no service of genbus set.
+// codeOf returns the Code for a gRPC code that no genbus service set.
 func codeOf(c codes.Code) Code {
 	switch c {
 	case codes.InvalidArgument:

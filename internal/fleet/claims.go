@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// message is sent between replicas. Each sends the leases it holds, once a second and when they
-// change.
+// message is sent between replicas. Once a second and whenever its leases change, each replica
+// sends the leases that it holds.
 type message struct {
 	Replica  string           `json:"replica"`
 	Claims   map[string]claim `json:"claims,omitempty"` // by lease key
@@ -29,34 +29,35 @@ const maxClaims = 1000
 // for concurrent use.
 type ClaimsOptions struct {
 	Conn *nats.Conn
-	// Subject is where the replicas exchange claims of these leases, and only of these.
+	// Subject is the NATS subject on which replicas exchange claims of these leases. It must have
+	// no other use.
 	Subject string
 	// Self is this replica's ID, as in its leases.
 	Self string
-	// All returns the leases of this process by key, in a map that no longer changes.
+	// All returns the leases of this process by key. The returned map must not change.
 	All func() map[string]*Lease
-	// Lease returns the lease of a key; nil if this process has none.
+	// Lease returns the lease with this key, or nil if this process has none.
 	Lease func(key string) *Lease
-	// Listen is how long a replica listens before it takes a lease. Holders answer at once when it
-	// starts. Listening for longer than one claim interval also catches a holder whose answer was
-	// lost. Default: 1.25 s.
+	// Listen is how long a replica listens before it takes a lease. Holders answer at once when a
+	// replica starts listening. Listening for longer than one claim interval also catches a holder
+	// whose answer was lost. Default: 1.25 s.
 	Listen time.Duration
-	// Changed is called when another replica newly holds the lease of a key, or reports that it has
-	// released it. It is not called when a claim expires because the holder has disappeared; check
-	// the lease for that. Messages wait until Changed returns.
+	// Changed is called when another replica newly holds the lease with this key, or reports that
+	// it has released the lease. It is not called when a claim expires because the holder has
+	// disappeared, so check the lease for that. Other messages wait until Changed returns.
 	Changed func(key string)
 }
 
-// Claims exchanges with the other replicas which leases each holds. It is safe for concurrent use.
+// Claims exchanges lease claims with the other replicas. It is safe for concurrent use.
 type Claims struct {
 	o ClaimsOptions
 
 	mu sync.Mutex // keeps messages about a lease in order
-	// listens is when listening to claims started; zero before.
+	// listens is when this replica last started listening to claims. It is zero before that.
 	listens time.Time
 }
 
-// NewClaims returns Claims that neither send nor receive before Run.
+// NewClaims returns Claims that neither send nor receive until Run is called.
 func NewClaims(o ClaimsOptions) *Claims {
 	if o.Listen == 0 {
 		o.Listen = listenFor
@@ -64,7 +65,7 @@ func NewClaims(o ClaimsOptions) *Claims {
 	return &Claims{o: o}
 }
 
-// Run listens and claims until ctx ends.
+// Run receives and sends claims until ctx ends.
 func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 	sub, err := c.o.Conn.Subscribe(c.o.Subject, c.heard)
 	if err != nil { // the connection is closed
@@ -85,8 +86,8 @@ func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// Listen starts listening afresh and asks the others for their claims. Call it again after a time
-// without messages.
+// Listen starts the listening time again and asks the others for their claims. Call it again after
+// a period without messages.
 func (c *Claims) Listen() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +95,8 @@ func (c *Claims) Listen() {
 	c.send(message{Ask: true})
 }
 
-// Unheard returns how long it takes until this replica would have heard of any holder; zero or less
-// from then on. Take no lease before.
+// Unheard returns how much longer this replica must listen before it has heard of every holder. The
+// result is zero or less once it has. Do not take a lease earlier.
 func (c *Claims) Unheard(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +106,7 @@ func (c *Claims) Unheard(now time.Time) time.Duration {
 	return c.o.Listen - now.Sub(c.listens)
 }
 
-// Say tells the others which of these leases this replica holds.
+// Say tells the others which leases with these keys this replica holds.
 func (c *Claims) Say(keys ...string) {
 	leases := make(map[string]*Lease, len(keys))
 	for _, key := range keys {
@@ -137,7 +138,7 @@ func (c *Claims) say(leases map[string]*Lease) {
 	}
 }
 
-// Release releases the lease of a key, and tells the others if this replica held it.
+// Release releases the lease with this key, and tells the others if this replica held it.
 func (c *Claims) Release(key string) {
 	l := c.o.Lease(key)
 	if l == nil {
@@ -150,7 +151,8 @@ func (c *Claims) Release(key string) {
 	}
 }
 
-// send sends a message to the others. A lost claim is repeated; a lost release only costs time.
+// send sends a message to the others. A lost claim is repeated. A lost release only delays the next
+// holder.
 func (c *Claims) send(m message) {
 	m.Replica = c.o.Self
 	if data, err := json.Marshal(m); err == nil {
@@ -158,7 +160,7 @@ func (c *Claims) send(m message) {
 	}
 }
 
-// heard handles a message of another replica.
+// heard handles a message from another replica.
 func (c *Claims) heard(m *nats.Msg) {
 	var said message
 	if err := json.Unmarshal(m.Data, &said); err != nil || said.Replica == "" || said.Replica == c.o.Self {

@@ -20,31 +20,32 @@ const (
 type claim struct {
 	Term uint64 `json:"term"`
 	Flag bool   `json:"flag,omitempty"`
-	// Failing means that the replica gives way to any claim by a replica that does not fail.
+	// Failing means that any replica that is not failing may take the lease.
 	Failing bool `json:"failing,omitempty"`
 }
 
 // Lease tracks which replica holds a lease, as seen by this one. It is safe for concurrent use.
 //
-// Of two claims the one with the higher term wins; of equal terms, the one with the lower replica
-// ID. So all replicas prefer the same claim, in whatever order they receive them. A replica that
-// takes over uses a higher term, so that a holder that was suspended gives way when it resumes.
+// Of two claims, the one with the higher term wins. If the terms are equal, the one with the lower
+// replica ID wins. All replicas therefore prefer the same claim, no matter in which order they
+// receive the claims. A replica that takes over uses a higher term, so that a holder that was
+// suspended gives way when it resumes.
 type Lease struct {
 	self string
 
 	mu sync.Mutex
-	// holder is the replica that holds the lease, or "", and term its term.
+	// holder is the replica that holds the lease, or "". term is the term of its claim.
 	holder string
 	term   uint64
 	// until is when another replica's claim expires.
 	until time.Time
 	// flag is sent with the claim. The user of the lease defines its meaning.
 	flag bool
-	// failing means that this replica holds the lease but cannot do its work. The others treat the
-	// lease as vacant. If none takes it, this replica continues.
+	// failing means that this replica holds the lease but cannot do the work. The others treat the
+	// lease as vacant. If no other replica takes it, this replica continues.
 	failing bool
-	// fails is another replica that claimed to fail, with its flag, and failsUntil when that claim
-	// expires.
+	// fails is another replica whose claim reported that it is failing. failsFlag is the flag of
+	// that claim, and failsUntil is when it expires.
 	fails      string
 	failsFlag  bool
 	failsUntil time.Time
@@ -79,8 +80,8 @@ func (l *Lease) Held() bool {
 	return l.holder == l.self
 }
 
-// Holder returns the replica that holds the lease, possibly this one, and its last flag. held is
-// false if none does.
+// Holder returns the replica that holds the lease, which may be this one, and its last flag. held
+// is false if no replica holds it.
 func (l *Lease) Holder(now time.Time) (replica string, flag, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +91,8 @@ func (l *Lease) Holder(now time.Time) (replica string, flag, held bool) {
 	return l.holder, l.flag, true
 }
 
-// Failing returns another replica that holds the lease but fails, and its flag; "" without one. The
-// lease then counts as vacant.
+// Failing returns another replica that holds the lease but is failing, and its flag. It returns ""
+// if there is none. A lease with a failing holder counts as vacant.
 func (l *Lease) Failing(now time.Time) (replica string, flag bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +108,7 @@ func (l *Lease) Vacant(now time.Time) bool {
 	return !held
 }
 
-// Expire reports, once, whether another replica's claim has expired.
+// Expire reports whether another replica's claim has expired. It reports each expiry only once.
 func (l *Lease) Expire(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +119,8 @@ func (l *Lease) Expire(now time.Time) bool {
 	return true
 }
 
-// Release releases the lease and reports whether it was held. Claims.Release also tells the others.
+// Release releases the lease and reports whether this replica held it. Claims.Release also tells
+// the others.
 func (l *Lease) Release() (was bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,9 +131,9 @@ func (l *Lease) Release() (was bool) {
 	return was
 }
 
-// Report records the holder's flag and whether it fails, and reports whether to tell the others at
-// once (Claims.Say). A holder reports at least every other second. Without a report for
-// reportWithin, it stops claiming the lease; if it fails, its claims say so.
+// Report records the holder's flag and whether it is failing. It returns true if the others must be
+// told at once (Claims.Say). A holder must report at least every other second. If it has not
+// reported for reportWithin, it stops claiming the lease. If it is failing, its claims say so.
 func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +145,7 @@ func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 	return news
 }
 
-// claim returns this replica's claim of the lease; ok is false without one.
+// claim returns this replica's claim of the lease. ok is false if there is none.
 func (l *Lease) claim(now time.Time) (c claim, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,11 +155,11 @@ func (l *Lease) claim(now time.Time) (c claim, ok bool) {
 // hangs reports whether this replica has stopped reporting. The caller holds mu.
 func (l *Lease) hangs(now time.Time) bool { return now.Sub(l.reported) > reportWithin }
 
-// stuck reports whether this replica fails or hangs. The caller holds mu.
+// stuck reports whether this replica is failing or hangs. The caller holds mu.
 func (l *Lease) stuck(now time.Time) bool { return l.failing || l.hangs(now) }
 
-// heard handles another replica's claim. changed means that this replica newly counts as the
-// holder, object that it must be told that it does not hold the lease.
+// heard handles another replica's claim. changed is true if that replica newly counts as the
+// holder. object is true if it must be told that it does not hold the lease.
 func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +170,7 @@ func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool
 	if l.fails == from {
 		l.failsUntil = time.Time{}
 	}
-	known := l.holder == l.self && !l.stuck(now) || l.others(now) // a stuck holder gives way to any
+	known := l.holder == l.self && !l.stuck(now) || l.others(now) // any claim takes precedence over a stuck holder
 	if known && l.holder != from && (c.Term < l.term || c.Term == l.term && l.holder < from) {
 		return false, l.holder == l.self && !l.stuck(now)
 	}

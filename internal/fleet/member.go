@@ -1,6 +1,6 @@
-// Package fleet lets replicas report their state to each other (Member), and agree on which of them
-// does work that needs to be done once (Lease, Claims). Nothing is stored, so for a while two
-// replicas may hold a lease, or none. Use leases only for work that may be done twice.
+// Package fleet lets replicas report their state to each other (Member) and agree on which of them
+// does work that needs to be done once (Lease, Claims). Nothing is stored, so two replicas, or
+// none, may hold a lease for a while. Use leases only for work that may be done twice.
 package fleet
 
 import (
@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	// patience bounds the wait for answers, and lostPatience the wait for replicas that missed the
-	// last maxMissed questions. Otherwise every question would take a second while a killed replica
-	// is remembered.
+	// patience bounds the wait for answers. lostPatience bounds it for replicas that missed the
+	// last maxMissed questions. Otherwise every question would take a second as long as a killed
+	// replica is remembered.
 	patience     = time.Second
 	lostPatience = 200 * time.Millisecond
 	maxMissed    = 2
-	// announceEvery is how often a replica announces itself, and forgetAfter how long a silent
+	// announceEvery is how often a replica announces itself. forgetAfter is how long a silent
 	// replica is remembered.
 	announceEvery = time.Minute
 	forgetAfter   = 3 * announceEvery
-	// maxReplicas bounds the remembered replicas.
+	// maxReplicas bounds the number of remembered replicas.
 	maxReplicas = 1000
 	// answerEvery limits how often a replica announces itself to new ones. leastAsk is the minimum
-	// wait for answers, for replicas that are not known yet.
+	// wait for answers, so that replicas that are not known yet can answer.
 	answerEvery = 100 * time.Millisecond
 	leastAsk    = 100 * time.Millisecond
 )
@@ -46,9 +46,9 @@ const (
 const (
 	headerReplica = "genbus-replica"
 	headerHost    = "genbus-host"
-	// headerLeaving is set in the last message of a replica that stops.
+	// headerLeaving is set in the last message of a replica that is stopping.
 	headerLeaving = "genbus-leaving"
-	// headerJob is set in a question to the holder of a job, with the job's ID.
+	// headerJob is the job's ID in a question to the holder of a job.
 	headerJob = "genbus-job"
 )
 
@@ -61,14 +61,14 @@ type Options struct {
 	Self, Host string
 	// State returns this replica's state. It must be safe for concurrent use and must not block.
 	State func() *genbusv1.ReplicaState
-	// Held returns the state of a job that this replica holds; nil if it does not hold the job. The
-	// same rules apply as for State.
+	// Held returns the state of a job that this replica holds, or nil if it does not hold the job.
+	// Like State, it must be safe for concurrent use and must not block.
 	Held func(id string) *genbusv1.HeldJob
 	// Alone means that no other replica exists.
 	Alone bool
 }
 
-// Member is this replica among the others. It is safe for concurrent use.
+// Member represents this replica among the others. It is safe for concurrent use.
 type Member struct {
 	o Options
 
@@ -80,14 +80,14 @@ type Member struct {
 // replica is another replica, as last heard.
 type replica struct {
 	*genbusv1.SilentReplica
-	missed int // latest questions without an answer
+	missed int // number of latest questions without an answer
 }
 
-// New returns a Member that is silent before Start.
+// New returns a Member that sends nothing until Start is called.
 func New(o Options) *Member { return &Member{o: o, known: map[string]*replica{}} }
 
-// Start answers the others and announces this replica every minute, until leave is called, which
-// announces its departure. When ctx ends, only the announcements stop.
+// Start starts answering the others and announcing this replica every minute. leave stops both and
+// announces that this replica is leaving. When ctx ends, only the announcements stop.
 func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 	if m.o.Alone {
 		return func() {}, nil
@@ -107,7 +107,7 @@ func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 		<-done
 		last := m.message()
 		last.Header.Set(headerLeaving, "true")
-		_ = m.o.Conn.PublishMsg(last) // without a connection nothing hears it
+		_ = m.o.Conn.PublishMsg(last) // without a connection, no replica hears it
 		_ = sub.Unsubscribe()
 	}), nil
 }
@@ -140,7 +140,7 @@ func (m *Member) heard(msg *nats.Msg) {
 		return
 	}
 	if m.note(id, msg.Header) {
-		_ = m.o.Conn.PublishMsg(m.message()) // the new one does not know this one either
+		_ = m.o.Conn.PublishMsg(m.message()) // the new replica does not know this one either
 	}
 	if !broker.IsInbox(msg.Reply) {
 		return
@@ -155,8 +155,8 @@ func (m *Member) heard(msg *nats.Msg) {
 	}
 }
 
-// stateOf answers a question: with this replica's state or, if job is set, with the state of that
-// job if this replica holds it.
+// stateOf answers a question with this replica's state. If job is set, it answers with the state of
+// that job if this replica holds it.
 func (m *Member) stateOf(job string) *genbusv1.ReplicaState {
 	if job == "" {
 		return m.o.State()
@@ -164,8 +164,8 @@ func (m *Member) stateOf(job string) *genbusv1.ReplicaState {
 	return &genbusv1.ReplicaState{Id: m.o.Self, Host: m.o.Host, HeldJob: m.o.Held(job)}
 }
 
-// note remembers a replica, or removes one that stops, and reports whether to announce this one to
-// it.
+// note remembers a replica, or removes one that is leaving. It reports whether to announce this
+// replica to it.
 func (m *Member) note(id string, header nats.Header) (tell bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,18 +187,18 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 	return true
 }
 
-// clip bounds the name of a host.
+// clip shortens a host name to 255 bytes.
 func clip(host string) string { return strings.ToValidUTF8(host[:min(len(host), 255)], "") }
 
 // Ask asks all replicas, including this one, for their states. It returns the states received
 // within 1 s, by ID, and the recently heard replicas that did not answer. A replica that missed the
-// last questions gets 200 ms, until it is heard again.
+// last two questions gets only 200 ms until it is heard again.
 func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
 	return m.ask(ctx, "")
 }
 
-// AskForHolder is Ask for the state of a job, in the field held_job; the states otherwise have only
-// ID and host. It returns as soon as the holder has answered.
+// AskForHolder is like Ask but asks for the state of a job, in the field held_job. Otherwise the
+// states contain only ID and host. It returns as soon as the holder has answered.
 func (m *Member) AskForHolder(ctx context.Context, job string) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
 	return m.ask(ctx, job)
 }
@@ -230,7 +230,7 @@ func (m *Member) ask(ctx context.Context, job string) (states []*genbusv1.Replic
 	return states, silent, nil
 }
 
-// gather receives answers until every awaited replica has answered or used up its time, or the
+// gather receives answers until every awaited replica has answered or run out of time, or the
 // holder of the job has answered.
 func (m *Member) gather(ctx context.Context, awaited map[string]replica, next func(context.Context) (*nats.Msg, error)) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica) {
 	full, cancel := context.WithTimeout(ctx, patience)
@@ -258,13 +258,13 @@ func (m *Member) gather(ctx context.Context, awaited map[string]replica, next fu
 		delete(awaited, state.GetId())
 		states = append(states, state)
 		if state.GetHeldJob() != nil {
-			return states, nil // the others did not have their time
+			return states, nil // the others had too little time to answer
 		}
 	}
 	for _, r := range awaited {
 		silent = append(silent, r.SilentReplica)
 	}
-	if ctx.Err() == nil { // otherwise they did not have their time
+	if ctx.Err() == nil { // otherwise they had too little time to answer
 		m.countMissed(states, silent)
 	}
 	return states, silent

@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// maxBacklog is the number of ended chats whose events may be waiting to be stored.
+// maxBacklog is the number of ended chats with unstored events at which new chats start to wait.
 const maxBacklog = 1024
 
 // backlog counts ended chats whose events are not stored yet. While it is full, new chats wait
-// before they begin, so that events above the broker's rate slow callers down and are not dropped.
+// before they begin. If events arrive faster than the broker can store them, this slows down
+// callers before any events are dropped.
 type backlog struct {
 	most int
 
 	mu      sync.Mutex
 	ended   int
 	waiting []chan struct{} // of chats waiting to begin, in order of arrival
-	closed  bool            // nobody waits
-	stalled bool            // no chat's events were stored since a chat waited its full time
+	closed  bool            // await no longer waits
+	stalled bool            // no events have been stored since a chat waited its full time
 }
 
-// await waits up to most for capacity and reports whether there is any. After a chat has waited its
-// full time, later chats do not wait until some chat's events are stored.
+// await waits up to most for capacity and reports whether there is any. Once a chat has waited its
+// full time, later chats do not wait until the events of some chat have been stored.
 func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	b.mu.Lock()
 	if b.ended < b.most || b.closed {
@@ -65,14 +66,15 @@ func (b *backlog) full() bool {
 	return b.ended >= b.most
 }
 
-// add counts an ended chat. It never waits: the chat was admitted before.
+// add counts an ended chat. It never waits, because the chat was already admitted.
 func (b *backlog) add() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended++
 }
 
-// remove drops a chat whose events were stored or given up, and admits waiting chats.
+// remove removes a chat from the count once its events have been stored or dropped, and admits
+// waiting chats.
 func (b *backlog) remove(stored bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +83,7 @@ func (b *backlog) remove(stored bool) {
 	b.wake()
 }
 
-// pass admits another chat if one that waited for capacity does not begin.
+// pass admits another waiting chat in place of one that did not begin.
 func (b *backlog) pass() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +98,7 @@ func (b *backlog) close() {
 	b.wake()
 }
 
-// wake admits as many waiting chats as there is capacity for. Callers hold mu.
+// wake admits as many waiting chats as there is capacity for. The caller must hold mu.
 func (b *backlog) wake() {
 	n := min(max(b.most-b.ended, 0), len(b.waiting))
 	if b.closed {

@@ -22,21 +22,22 @@ type call struct {
 	route   *routes.Chat
 	slots   *limit
 	begin   time.Time
-	// caller is the connection's context, ctx the upstream call's.
+	// caller is the context of the caller's connection, and ctx is the context of the upstream
+	// call.
 	caller context.Context
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// outlives is true if the upstream call continues without its caller, for subscribers.
+	// outlives is true if the upstream call continues for subscribers after the caller has left.
 	outlives bool
-	rec      *record // nil without events
+	rec      *record // nil if the chat has no events
 	fault    error   // why the upstream call failed, or nil
-	// onWait is called before the caller of a stream waits for events.
+	// onWait is called before the caller of a stream has to wait for event capacity.
 	onWait func()
 	// out frees the tenant's slot.
 	out func()
 }
 
-// open admits a chat and begins its events. release must follow.
+// open admits a chat and starts storing its events. The caller must call release.
 func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool) (*call, error) {
 	begin := time.Now()
 	c, err := r.admit(ctx, req, streamed)
@@ -63,7 +64,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	}
 	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now(), onWait: func() {}}
 	c.slots = r.limit(route.Name)
-	if c.slots.full(route.MaxInFlight) { // refuse before the wait for event capacity
+	if c.slots.full(route.MaxInFlight) { // refuse before waiting for event capacity
 		return nil, busy(route)
 	}
 	// Wait before taking a slot that other chats could use.
@@ -94,7 +95,7 @@ func busy(route *routes.Chat) error {
 		route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 }
 
-// fitsCall refuses a body whose stream flag contradicts the call.
+// fitsCall returns an error if the body's stream field contradicts the kind of call.
 func fitsCall(c admission.Checked, streamed bool) error {
 	if c.Stream == streamed {
 		return nil
@@ -136,8 +137,8 @@ func (r *Runner) begin(c *call, events, streamed bool) error {
 	return nil
 }
 
-// awaitCapacity waits briefly for capacity for a chat's events. It returns false if
-// chat.inline_events is off or the broker stores none.
+// awaitCapacity waits briefly for event capacity. It returns false if chat.inline_events is off or
+// no capacity becomes free.
 func (r *Runner) awaitCapacity(ctx context.Context) bool {
 	if r.o.Config.Now().Chat.InlineEvents == config.InlineEventsOff {
 		return false
@@ -149,7 +150,7 @@ func (r *Runner) awaitCapacity(ctx context.Context) bool {
 	return true
 }
 
-// stores waits briefly until the broker has stored events of other chats.
+// stores waits briefly for the broker to store events of other chats and reports whether it did.
 func (r *Runner) stores(ctx context.Context) bool {
 	return r.o.Broker.Trouble() == nil && r.backlog.await(ctx, r.o.capacityWait)
 }
@@ -170,8 +171,8 @@ func (c *call) release() {
 // gone reports whether the caller has left a call that outlives it.
 func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
 
-// request returns the upstream request. It keeps the client's bytes, and sets stream if the call is
-// streamed but the body has no such field.
+// request returns the upstream request. It sends the client's bytes, and adds the stream field if
+// the call is streamed and the body does not have it.
 func (c *call) request(streamed bool) pool.ChatRequest {
 	d := body.Trusted(c.req.Body.Bytes())
 	if streamed && !c.checked.Stream {

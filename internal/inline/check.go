@@ -13,11 +13,12 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// checkEvery is the interval of checks against the log, which find cancels whose peer notification
-// was lost (docs/adr/0016). Until then the upstream keeps generating.
+// checkEvery is the interval between checks of running chats against the log. A check detects a
+// cancel whose peer notification was lost (docs/adr/0016). Until then, the upstream keeps
+// generating.
 const checkEvery = 30 * time.Second
 
-// keepChecking checks the running chats every period and after a reconnect, until ctx ends.
+// keepChecking checks the running chats every period and after each reconnect, until ctx ends.
 func (r *Runner) keepChecking(ctx context.Context, period time.Duration) {
 	defer close(r.checksEnded)
 	ticker := time.NewTicker(period)
@@ -35,14 +36,14 @@ func (r *Runner) keepChecking(ctx context.Context, period time.Duration) {
 	}
 }
 
-// check cancels the running chats that the log shows as cancelled, or that were erased: only ended
-// jobs are erased. It sends nothing if no running chat has events.
+// check cancels the running chats that the log shows as cancelled. It also cancels erased ones,
+// because only ended jobs can be erased. It sends no request if no running chat has events.
 func (r *Runner) check(ctx context.Context) error {
 	missing, err := r.readBehind(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	// A leader that was just replaced may answer one more read.
+	// A leader that has just been replaced may answer one more read.
 	if err := broker.Wait(ctx, r.o.secondLook); err != nil {
 		return err
 	}
@@ -56,15 +57,15 @@ func (r *Runner) check(ctx context.Context) error {
 			return err
 		case erased:
 			r.cancelled(c.name())
-		default: // a lost log is no reason to cut a caller off
+		default: // a lost log does not justify ending the call
 			c.rec.unlogged.Store(true)
 		}
 	}
 	return nil
 }
 
-// readBehind reads the running chats that have news in the log or are missing from it, and returns
-// the missing ones.
+// readBehind reads the running chats that have new events in the log or are missing from it. It
+// returns the missing ones.
 func (r *Runner) readBehind(ctx context.Context) (missing []*call, err error) {
 	for batch := range slices.Chunk(r.logged(), broker.MostSubjects) {
 		known := make([]joblog.Known, len(batch))
@@ -88,7 +89,7 @@ func (r *Runner) readBehind(ctx context.Context) (missing []*call, err error) {
 	return missing, nil
 }
 
-// logged lists the running chats that are, or may be, in the log.
+// logged returns the running chats that are, or may be, in the log.
 func (r *Runner) logged() (out []*call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +102,8 @@ func (r *Runner) logged() (out []*call) {
 }
 
 // read reads the logs of running chats and ends the cancelled ones. It returns the chats that have
-// disappeared from the log. A chat whose first event is unconfirmed may never have been there.
+// disappeared from the log. It ignores a missing chat whose first event is unconfirmed, because
+// that chat may never have been in the log.
 func (r *Runner) read(ctx context.Context, calls []*call) (missing []*call, err error) {
 	for _, c := range calls {
 		if c.ctx.Err() != nil {

@@ -13,16 +13,16 @@ type Reply struct {
 	JobID string
 	// Raw is the upstream's JSON, byte for byte.
 	Raw []byte
-	// RequestID is the upstream's ID of the call, or empty.
+	// RequestID is the upstream's ID for the call, or empty.
 	RequestID string
 }
 
-// Complete runs a chat and returns its whole reply. A body that asks for a stream is invalid. It
-// refuses calls above the route's max_in_flight in this process with queue_full. The request must
-// have no request_id, which would make the chat a queued job.
+// Complete runs a chat and returns its whole reply. The body must not ask for a stream. The request
+// must not have a request_id, which would make the chat a queued job. If the route already has
+// max_in_flight inline calls in this process, Complete returns queue_full.
 //
-// Every error is an *errcode.Error, with the job ID once the chat is accepted. An upstream's 4xx
-// keeps its status and message.
+// Every error is an *errcode.Error, and includes the job ID once the chat is accepted. Most 4xx
+// responses of the upstream keep their status and message.
 func (r *Runner) Complete(ctx context.Context, req admission.Request) (Reply, error) {
 	c, err := r.open(ctx, req, false)
 	if err != nil {

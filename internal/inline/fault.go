@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// explain returns the error of a failed upstream call. If genbus or the caller ended the call, it
-// returns that reason, whatever the connection reported.
+// explain returns the error for a failed upstream call. If genbus or the caller ended the call, the
+// error gives that reason instead of what the connection reported.
 func (c *call) explain(err error) *errcode.Error {
 	cause := context.Cause(c.ctx)
 	switch {
@@ -26,8 +26,8 @@ func (c *call) explain(err error) *errcode.Error {
 	}
 }
 
-// passOn returns the upstream's error for the caller. A 4xx keeps its status and message. But 401,
-// 403 and 407 refuse our upstream key and become upstream_refused.
+// passOn converts the upstream's error for the caller. A 4xx response keeps its status and message.
+// But 401, 403 and 407 mean that the upstream refused our key, so they become upstream_refused.
 func passOn(err error) *errcode.Error {
 	f := *routes.Fault(err)
 	up, ok := errors.AsType[*upstream.Error](err)

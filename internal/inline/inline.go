@@ -1,6 +1,6 @@
-// Package inline runs a chat on its caller's connection and publishes the events of a queued chat.
-// The events are best effort: if they come faster than the broker stores them, callers are delayed
-// briefly, and then events are dropped.
+// Package inline runs chats on their callers' connections and publishes the same events as for
+// queued chats. The events are best effort. If they arrive faster than the broker can store them,
+// callers are delayed briefly, and after that events are dropped.
 package inline
 
 import (
@@ -24,8 +24,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// maxRecordBytes bounds the memory of all events that are not stored yet: blocks, and the replies
-// of ended chats.
+// maxRecordBytes bounds the memory for events that are not stored yet, which are blocks and the
+// replies of ended chats.
 const maxRecordBytes = 64 << 20
 
 // Causes of a call's cancellation.
@@ -39,7 +39,7 @@ var (
 type Options struct {
 	*parts.Parts
 
-	// For tests; zero selects the constant.
+	// Set by tests. Zero selects the corresponding constant.
 	checkEvery   time.Duration
 	maxBacklog   int
 	capacityWait time.Duration
@@ -67,7 +67,8 @@ type Runner struct {
 	checksEnded chan struct{}
 }
 
-// New returns a running Runner. Close ends it. ctx only ends its checks of running chats.
+// New returns a running Runner, which Close stops. When ctx ends, only the checks of running chats
+// stop.
 func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
@@ -82,7 +83,7 @@ func New(ctx context.Context, o Options) *Runner {
 	o.Broker.OnReconnect(func(context.Context) {
 		select {
 		case r.reconnected <- struct{}{}:
-		default: // a check is due already
+		default: // a check is already due
 		}
 	})
 	go r.keepChecking(ctx, cmp.Or(o.checkEvery, checkEvery))
@@ -100,8 +101,9 @@ func (r *Runner) limit(route string) *limit {
 	return l
 }
 
-// limit bounds the inline calls of one route in this process. Calls above it are refused at once: a
-// queue here would hold connections. Callers that want to queue use a request ID or respond-async.
+// limit bounds the inline calls of one route in this process. Excess calls are refused at once,
+// because queueing them would hold connections open. Callers that want a queue send a request ID or
+// respond-async.
 type limit struct {
 	calls   atomic.Int64
 	metrics *telemetry.RouteMetrics
@@ -119,8 +121,8 @@ func (l *limit) full(most int) bool { return l.calls.Load() >= int64(most) }
 
 func (l *limit) release() { l.calls.Add(-1) }
 
-// Notice handles a peer notification: it stops a running chat that any replica cancelled. It does
-// not block. If a notification is lost, the next check finds the cancel.
+// Notice handles a peer notification. If the notification reports that a chat was cancelled, Notice
+// stops that chat. It does not block. If a notification is lost, the next check detects the cancel.
 func (r *Runner) Notice(n joblog.Notice) {
 	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return
@@ -138,13 +140,13 @@ func (r *Runner) cancelled(n subject.JobName) {
 	}
 }
 
-// cutGrace is how long Close waits after cutting off the calls, and again after cutting off the
-// events.
+// cutGrace is how long Close waits after cancelling the calls, and again after cancelling the
+// writes of events.
 const cutGrace = 2 * time.Second
 
 // Close refuses new chats and waits until the running ones have ended and their events are stored.
-// When ctx ends first, it cuts off the calls, and 2 s later the events that are still not stored,
-// and returns an error. Checks against the log continue until then.
+// If ctx ends first, Close cancels the calls, drops the events that are not stored 2 s later, and
+// returns an error. Checks against the log continue until Close returns.
 func (r *Runner) Close(ctx context.Context) error {
 	defer func() {
 		r.endChecks()

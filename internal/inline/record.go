@@ -16,36 +16,37 @@ import (
 )
 
 const (
-	// patience bounds one write of a chat's events. The last chunks count as one write.
+	// patience bounds each write of a chat's events. Flushing the last chunks counts as one write.
 	patience = 10 * time.Second
-	// storeTime bounds the first event, and separately everything stored at the end, including a
-	// retry of the first event. They may wait behind the events of many chats.
+	// storeTime bounds the time to store the first event and, separately, the time to store
+	// everything else after the chat ends, including a retry of the first event. It is long because
+	// a chat may wait for the events of many others.
 	storeTime = 30 * time.Second
-	// capacityWait bounds a chat's wait for capacity before it begins, and again for all its blocks
-	// together.
+	// capacityWait bounds a chat's wait for capacity before it begins and, separately, the total
+	// wait of its blocks.
 	capacityWait = 2 * time.Second
-	// beginAfter is the delay of the first event, which otherwise would delay the first words of
-	// the reply.
+	// beginAfter is the delay before the first event is stored. Without it, the write would delay
+	// the start of the reply.
 	beginAfter = 20 * time.Millisecond
 )
 
-// eventsOfRecord is the number of job events of an inline chat.
+// eventsOfRecord is the number of job events per inline chat.
 const eventsOfRecord = 2
 
-// errPatience is the cause of a step's timeout.
+// errPatience is the cause if a write of events times out.
 var errPatience = errors.New("waited too long for the events of an inline chat")
 
-// errMemory reports that a reply was not kept.
+// errMemory reports that a reply was dropped because of maxRecordBytes.
 var errMemory = errors.New("the events of inline chats use too much memory")
 
 type outcome struct {
 	from  pool.UpstreamKey // the upstream key that served it
-	reply []byte           // of Complete; a stream's reply is assembled from its blocks
+	reply []byte           // set by Complete; a stream's reply is assembled from its blocks
 	fault *errcode.Error   // nil for a complete reply
 }
 
-// record publishes the events of one inline chat in the background. Its caller only adds blocks to
-// buffers. A nil record does nothing.
+// record publishes the events of one inline chat in the background. The caller of the chat only
+// adds blocks to buffers. The methods for the caller do nothing on a nil record.
 type record struct {
 	r      *Runner
 	ctx    context.Context // outlives the caller
@@ -54,25 +55,25 @@ type record struct {
 	first  task.Event
 	ended  chan struct{} // closed when outcome and giveUp are set
 
-	// known is the sequence up to which the chat's log is known, or 0 until the first event is
-	// confirmed.
+	// known is the sequence of the last known event in the chat's log, or 0 until the first event
+	// is confirmed.
 	known atomic.Uint64
-	// unlogged is true if the log has no events of the chat and gets none before its end: the first
-	// event was not stored, or the log was lost.
+	// unlogged is true if the log has no events of the chat and will get none before the chat ends.
+	// This happens if the first event was not stored or the log was lost.
 	unlogged atomic.Bool
 
 	// Owned by the caller until ended is closed, then by run.
-	writer    *publisher.ChunkWriter // nil for a whole reply
-	assembler *chat.Assembler        // of a stream
-	waits     func() time.Duration   // waitLeft
+	writer    *publisher.ChunkWriter // nil unless the reply is streamed
+	assembler *chat.Assembler        // assembles a streamed reply
+	waits     func() time.Duration   // the waitLeft method
 	left      time.Duration          // remaining time that blocks may wait for capacity
 	outcome   outcome
 	giveUp    time.Time // deadline for storing the rest
-	held      int       // bytes of the whole reply that are taken from the budget
+	held      int       // bytes of the budget that the whole reply uses
 	partial   bool      // the budget had no capacity for the whole reply
 
 	entry joblog.Entry // the last stored event
-	err   error        // of an event that was not stored
+	err   error        // why an event was not stored
 }
 
 func (r *Runner) newRecord(c *call, streamed bool) *record {
@@ -91,7 +92,8 @@ func (r *Runner) newRecord(c *call, streamed bool) *record {
 	return rec
 }
 
-// waitLeft returns how long blocks may still wait for capacity: 0 while the broker is unavailable.
+// waitLeft returns how long blocks may still wait for capacity. It returns 0 while the broker is
+// unavailable.
 func (c *record) waitLeft() time.Duration {
 	if c.r.o.Broker.Trouble() != nil {
 		return 0
@@ -107,10 +109,10 @@ func (c *record) add(ctx context.Context, block []byte) {
 		return
 	}
 	c.left -= c.writer.AddWait(ctx, block, c.waits)
-	_ = c.assembler.Add(block) // the whole reply reports its first error
+	_ = c.assembler.Add(block) // Reply returns the first error
 }
 
-// close records how the chat ended. It is called once. A failed chat stores no reply.
+// close records how the chat ended. Call it only once. A failed chat stores no reply.
 func (c *record) close(o outcome) {
 	if c == nil {
 		return
@@ -130,7 +132,7 @@ func (c *record) close(o outcome) {
 	close(c.ended)
 }
 
-// start stores the events in the background.
+// start starts storing the events in the background.
 func (c *record) start() {
 	if c != nil {
 		c.r.work.Go(c.run)
@@ -153,7 +155,7 @@ func (c *record) run() {
 	c.begin(c.ctx)
 	select {
 	case <-c.ended:
-	case <-c.ctx.Done(): // the runner is closing: no chat waits for capacity
+	case <-c.ctx.Done(): // the runner is closing, so no chat waits for capacity
 		c.drop(eventsOfRecord, context.Cause(c.ctx))
 		return
 	}
@@ -176,7 +178,7 @@ func (c *record) run() {
 	stored = true
 }
 
-// awaitEnd waits for the end of the chat, up to most.
+// awaitEnd waits up to most for the chat to end.
 func (c *record) awaitEnd(most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -187,7 +189,7 @@ func (c *record) awaitEnd(most time.Duration) {
 	}
 }
 
-// drop counts events that were not stored.
+// drop counts and logs events that were not stored.
 func (c *record) drop(events int, err error) {
 	c.err = err
 	c.r.o.Metrics.InlineDropped(events)

@@ -6,12 +6,13 @@ import (
 	"sync"
 )
 
-// maxWrites bounds concurrent writes of inline events. More would only wait in the broker, where
-// first events of new chats precede the ends of old ones.
+// maxWrites bounds concurrent writes of inline events. Further writes would only wait in the
+// broker, where first events of new chats could be ahead of the ends of old ones.
 const maxWrites = 256
 
 // stage is the progress of a chat's events. Later stages are stored first, so that capacity for new
-// chats becomes free steadily. In order of arrival, all chats of a burst would finish at its end.
+// chats becomes free steadily. In order of arrival, all chats of a burst would finish only when the
+// burst ends.
 type stage int
 
 const (
@@ -28,7 +29,8 @@ type semaphore struct {
 	waiting [stages][]chan struct{}
 }
 
-// acquire waits for a permit and returns false if ctx ends first. After true, release must follow.
+// acquire waits for a permit and returns false if ctx ends first. If it returns true, the caller
+// must call release.
 func (s *semaphore) acquire(ctx context.Context, at stage) bool {
 	s.mu.Lock()
 	if s.free > 0 {
@@ -50,13 +52,13 @@ func (s *semaphore) acquire(ctx context.Context, at stage) bool {
 		s.waiting[at] = slices.Delete(s.waiting[at], i, i+1)
 	}
 	s.mu.Unlock()
-	if i < 0 { // the permit was granted just now
+	if i < 0 { // the permit has just been granted
 		s.release()
 	}
 	return false
 }
 
-// release passes the permit on to the longest-waiting chat of the latest stage.
+// release passes the permit to the longest-waiting chat of the latest stage, or frees it.
 func (s *semaphore) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,14 +18,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// This file stores everything of a record except the chunks, which its writer stores. Each write
-// waits for the previous one: first event, terminal event, then feed copy and usage. If another
-// replica has ended the chat, its end is the one to copy. Chats do not wait for each other's
-// events.
+// This file stores all events of a record except the chunks, which its writer stores. For each
+// chat, it stores the first event, then the terminal event, and then the feed copy and usage. If
+// another replica has already ended the chat, its terminal event is the one that is copied.
 
-// begin stores the first event. A log that is not empty holds an unconfirmed write of ours, or what
-// followed it, because no other writer knows the ID. A replica with a wrong clock writes nothing:
-// other replicas end chats by their deadline.
+// begin stores the first event. No other writer knows the chat's ID, so a log that is not empty
+// starts with an unconfirmed write of ours. While this replica's clock is wrong, begin stores
+// nothing, because other replicas end chats at the deadline that the event sets.
 func (c *record) begin(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.r.o.storeTime, errPatience)
 	defer cancel()
@@ -35,12 +34,12 @@ func (c *record) begin(ctx context.Context) {
 	c.began()
 }
 
-// began records the result of the first event for the checks of the running chat. If the log has a
-// later event already, perhaps a cancel, the next check reads it.
+// began records for the checks whether the first event was stored. If the log already has a later
+// event, such as a cancel, the next check reads it.
 func (c *record) began() {
 	switch {
 	case c.err == nil && c.entry.Version() == c.first.Version():
-		c.known.CompareAndSwap(0, c.entry.Seq) // unless a check has read more
+		c.known.CompareAndSwap(0, c.entry.Seq) // unless a check has already read more
 	case c.err != nil && !errors.Is(c.err, joblog.ErrUncertain):
 		c.unlogged.Store(true)
 	}
@@ -64,7 +63,7 @@ func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64)
 	return c.r.o.Log.CommitOrCurrent(ctx, e, last)
 }
 
-// end stores the terminal event after the last chunks, then its feed copy and usage.
+// end stores the terminal event after the last chunks, and then its feed copy and usage.
 func (c *record) end(ctx context.Context) error {
 	chunks := c.flush(ctx)
 	if !c.entry.Terminal() {
@@ -86,8 +85,8 @@ func (c *record) end(ctx context.Context) error {
 	return c.r.o.Log.Finish(ctx, c.entry)
 }
 
-// flush waits for the last chunks and returns the number of blocks. Lost blocks are counted
-// already, and readers see the gap.
+// flush waits for the last chunks and returns the number of blocks. The number includes lost
+// blocks, which the metrics already count and readers see as a gap.
 func (c *record) flush(ctx context.Context) uint64 {
 	if c.writer == nil {
 		return 0
@@ -115,8 +114,8 @@ func (c *record) terminal(ctx context.Context, chunks uint64) (task.Event, error
 	}
 }
 
-// reply returns the whole reply for the terminal event. If it cannot be stored, the event still
-// says completed, without a reply.
+// reply returns the whole reply for the terminal event. If the reply cannot be stored, the event
+// still has the completed status but no reply.
 func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply {
 	out := task.Reply{Chunks: chunks, Upstream: c.outcome.from.Upstream, Key: c.outcome.from.Key}
 	raw, err := c.whole()
@@ -134,8 +133,8 @@ func (c *record) reply(ctx context.Context, id string, chunks uint64) task.Reply
 	return out
 }
 
-// fits reports whether the terminal event may contain the reply. The commit reserves the capacity
-// again.
+// fits reports whether the terminal event may contain the reply. It does not keep log capacity
+// reserved, because the commit reserves it again.
 func (c *record) fits(ctx context.Context, bytes int) bool {
 	if int64(bytes) > min(int64(c.r.o.Config.Now().Limits.ClaimCheckBytes), c.r.o.Broker.MaxPayload()/4) {
 		return false
@@ -168,8 +167,8 @@ func (c *record) checkIn(ctx context.Context, id string, raw []byte) (*genbusv1.
 	return publisher.BlobRef(ref), nil
 }
 
-// discardReply removes the stored reply of an event that was not written because the log has
-// another end.
+// discardReply removes the reply that was stored for event if the log has a different terminal
+// event.
 func (c *record) discardReply(ctx context.Context, event task.Event, current joblog.Entry) {
 	ours, _ := event.Job.(*genbusv1.Chat)
 	now, _ := current.Job.(*genbusv1.Chat)
@@ -183,7 +182,7 @@ func (c *record) discardReply(ctx context.Context, event task.Event, current job
 	}
 }
 
-// lax accepts the JSON that upstreams send.
+// lax accepts duplicate names and invalid UTF-8, which upstreams may send.
 var lax = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 func usage(raw []byte) *genbusv1.Usage {

@@ -12,11 +12,12 @@ import (
 
 // Block is one block of a streamed reply.
 type Block struct {
-	// Data is the upstream's JSON, byte for byte, valid until the next call of Next.
+	// Data is the upstream's JSON, byte for byte. It is valid until the next call to Next.
 	Data []byte
-	// Index counts the blocks from 0.
+	// Index is the index of the block, starting at 0.
 	Index uint64
-	// More reports that the next call of Next returns at once or calls the OnWait function first.
+	// More reports whether the next call to Next returns at once or first calls the OnWait
+	// function.
 	More bool
 }
 
@@ -30,9 +31,9 @@ type Stream struct {
 	closed bool
 }
 
-// Stream runs a chat and waits for the first block of its reply, so that the caller can still be
-// given a status for any error. It returns the same errors as Complete. A body with stream: false
-// is invalid. The caller must close the stream.
+// Stream runs a chat and waits for the first block of its reply. Until then, the caller can still
+// be given a status for any error. Stream returns the same errors as Complete. The body must not
+// have stream: false. The caller must close the stream.
 func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, error) {
 	c, err := r.open(ctx, req, true)
 	if err != nil {
@@ -40,7 +41,7 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 	}
 	var up *pool.Stream
 	defer func() {
-		if up == nil { // an error or a panic: there is no stream to close
+		if up == nil { // after an error or a panic, there is no stream to close
 			c.release()
 		}
 	}()
@@ -54,12 +55,12 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 // JobID returns the chat's job ID.
 func (s *Stream) JobID() string { return s.c.checked.ID }
 
-// OnWait makes Next call wait before it waits for event capacity, so that the caller can send
-// buffered blocks first. Call it before the first Next.
+// OnWait registers a function that Next calls before it waits for event capacity, so that the
+// caller can first send buffered blocks. Call OnWait before the first call to Next.
 func (s *Stream) OnWait(wait func()) { s.c.onWait = wait }
 
-// Next returns the next block, io.EOF after a complete reply, or an *errcode.Error. Every later
-// call returns the first error again.
+// Next returns the next block, io.EOF after a complete reply, or an *errcode.Error. Once Next has
+// returned an error, later calls return the same one.
 func (s *Stream) Next() (Block, error) {
 	if s.err != nil {
 		return Block{}, s.err
@@ -77,7 +78,7 @@ func (s *Stream) Next() (Block, error) {
 	return Block{Data: data, Index: s.index - 1, More: s.up.More()}, nil
 }
 
-// read reads the next block from the upstream and copies it for the events.
+// read reads the next block from the upstream and adds a copy to the chat's events.
 func (s *Stream) read() ([]byte, error) {
 	block, err := s.up.Next()
 	if err == nil {
@@ -95,14 +96,15 @@ func (s *Stream) read() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// Close ends the chat. Before the end of the reply, it cancels the upstream call or, with
-// chat.finish_for_subscribers, lets it continue without the caller. It may be called twice.
+// Close ends the chat. If the reply is incomplete, Close cancels the upstream call or, with
+// chat.finish_for_subscribers, lets it continue without the caller. It may be called more than
+// once.
 func (s *Stream) Close() {
 	switch {
 	case s.closed:
 	case !s.over && s.c.outlives:
 		s.closed = true
-		s.c.onWait = func() {} // no caller is left to call
+		s.c.onWait = func() {} // the caller has left
 		go s.finish()
 	default:
 		s.closed = true
@@ -110,8 +112,8 @@ func (s *Stream) Close() {
 	}
 }
 
-// finish reads the rest for the subscribers. Runner.Close waits for it, because the call is not
-// released before.
+// finish reads the rest of the reply for subscribers. Runner.Close waits until finish has released
+// the call.
 func (s *Stream) finish() {
 	for !s.over {
 		_, _ = s.read() // an error sets over

@@ -20,8 +20,8 @@ func newTracer(provider trace.TracerProvider) trace.Tracer {
 	return provider.Tracer(tracerName)
 }
 
-// traced starts the span of the upstream call, as a child of the caller's request. Its name is the
-// one that queued chats use.
+// traced starts a span for the upstream call, as a child of the span of the caller's request. It
+// has the same name as for queued chats.
 func (c *call) traced(ctx context.Context) context.Context {
 	ctx, _ = c.r.tracer.Start(ctx, "genbus.chat.call", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes( //nolint:spancheck // endTrace ends it
 		attribute.String("genbus.job_id", c.checked.ID), attribute.String("genbus.tenant", c.req.Tenant),
@@ -29,7 +29,7 @@ func (c *call) traced(ctx context.Context) context.Context {
 	return ctx
 }
 
-// endTrace ends the span, with the error code of a failed call.
+// endTrace ends the span. If the call failed, it sets an error status with the error code.
 func (c *call) endTrace() {
 	span := trace.SpanFromContext(c.ctx)
 	if c.fault != nil {

@@ -1,9 +1,9 @@
-// Package jobindex keeps the index of jobs for all replicas. Two replicas, the keepers, read the
-// log's headers into a jobtable.Table; the others ask them. The index can be rebuilt from the log
-// at any time.
+// Package jobindex keeps the job index for all replicas. Two replicas, the keepers, read the log's
+// headers into a jobtable.Table, and the other replicas query them. The index can be rebuilt from
+// the log at any time.
 //
-// The file keeper.go reads the log, and role.go decides which replicas are keepers. The file
-// peers.go asks other replicas, and server.go answers them.
+// The code in keeper.go reads the log, and role.go decides whether this replica is a keeper.
+// Queries to other replicas are in peers.go, and the answers to such queries in server.go.
 package jobindex
 
 import (
@@ -22,13 +22,14 @@ import (
 )
 
 const (
-	// countPatience bounds the wait for a count. It is short because accepting a job waits for it.
+	// countPatience bounds the wait for a count. It is short because job acceptance waits for the
+	// count.
 	countPatience = 600 * time.Millisecond
-	// lookAgain is the interval at which a caller checks for a replica with a ready index.
+	// lookAgain is the interval at which a call checks again whether a replica's index is ready.
 	lookAgain = 50 * time.Millisecond
 )
 
-// Index gives one replica access to the index of jobs. It is safe for concurrent use.
+// Index gives a replica access to the job index. It is safe for concurrent use.
 type Index struct {
 	log     *joblog.Log
 	metrics *telemetry.Metrics
@@ -42,13 +43,13 @@ type Index struct {
 	wrote own
 }
 
-// own identifies the last commit of this process that began or ended a job.
+// own identifies the last commit by which this process began or ended a job.
 type own struct {
 	seq uint64
 	at  time.Time
 }
 
-// New returns an index that follows the commits of this process. After Start it also follows those
+// New returns an index that follows the commits of this process. After Start, it also follows those
 // of other replicas.
 func New(o Options) *Index {
 	if o.Size == 0 {
@@ -70,8 +71,8 @@ func New(o Options) *Index {
 // Observe registers an observer. It must be called before Start.
 func (x *Index) Observe(o Observer) { x.keeper.observers = append(x.keeper.observers, o) }
 
-// Start keeps the index, or prepares to ask its keepers, until ctx ends. The returned function
-// waits for the end.
+// Start keeps the index, or prepares to query its keepers, until ctx ends. The returned function
+// waits until everything that Start has started has stopped.
 func (x *Index) Start(ctx context.Context) (wait func(), err error) {
 	run := x.keeper.run
 	if x.role == nil {
@@ -94,8 +95,8 @@ func (x *Index) Start(ctx context.Context) (wait func(), err error) {
 	return func() { <-done }, nil
 }
 
-// Leave hands the index over to another replica because this one stops. This replica still answers
-// until the context of Start ends.
+// Leave hands the index over to another replica because this one is stopping. This replica
+// continues to answer queries until the context passed to Start ends.
 func (x *Index) Leave() {
 	if x.role != nil {
 		x.role.leave()
@@ -119,12 +120,12 @@ func (x *Index) committed(n joblog.Notice) {
 	}
 }
 
-// ownFor is how long answers must include this replica's last commit. After that, a keeper either
-// has the event or will never get it, because the job was erased or the log recreated.
+// ownFor is how long answers must include this replica's last commit. After that time, a keeper
+// either has the event or will never get it because the job was erased or the log recreated.
 const ownFor = 5 * time.Second
 
-// upto returns the sequence that answers must reach so that they include this replica's commits, or
-// 0.
+// upto returns the sequence that answers must reach to include this replica's recent commits, or 0
+// if there are none.
 func (x *Index) upto() uint64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,8 +136,8 @@ func (x *Index) upto() uint64 {
 }
 
 // Unfinished returns the number of a tenant's unfinished jobs of both kinds on all replicas,
-// without inline chats. It includes all earlier commits of this process. known is false if no
-// replica answers from a ready index.
+// without inline chats. The number includes all earlier commits of this process. known is false if
+// no replica with a ready index answers.
 func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known bool) {
 	if r := x.keeper.ready(); r != nil {
 		return r.table.Unfinished(tenant), true
@@ -145,9 +146,10 @@ func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known boo
 	return a.Jobs, err == nil
 }
 
-// UnfinishedByTenant counts the unfinished jobs of the n tenants that have the most and of the
-// tenants in also, as Unfinished does. total counts all tenants. n is at most jobtable.MaxPage. It
-// returns ErrCatchingUp while no replica has the index ready.
+// UnfinishedByTenant returns the numbers of unfinished jobs, without inline chats, of the n tenants
+// that have the most and of the tenants in also. total is the number for all tenants. Values of n
+// above jobtable.MaxPage mean jobtable.MaxPage. UnfinishedByTenant returns ErrCatchingUp while the
+// index is not ready on any replica.
 func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (jobs map[string]int64, total int64, err error) {
 	n = min(n, jobtable.MaxPage)
 	if r := x.keeper.ready(); r != nil {
@@ -158,8 +160,8 @@ func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (j
 	return a.ByName, a.InAll, err
 }
 
-// Rates returns the rates over all replicas. It returns ErrCatchingUp while no replica has the
-// index ready.
+// Rates returns the rates across all replicas. It returns ErrCatchingUp while the index is not
+// ready on any replica.
 func (x *Index) Rates(ctx context.Context) (jobtable.Rates, error) {
 	if r := x.keeper.ready(); r != nil {
 		return r.rated(), nil
@@ -174,9 +176,9 @@ func (x *Index) Rates(ctx context.Context) (jobtable.Rates, error) {
 	return *a.Rates, nil
 }
 
-// Search finds jobs of all tenants. The index may be some seconds behind the log; AsOf tells how
-// far. Search returns jobtable.ErrPageToken for an invalid token, ErrCatchingUp while no replica
-// has the index ready, and ErrBusy while those replicas are busy.
+// Search finds jobs of all tenants. The index may be a few seconds behind the log, as reported by
+// AsOf. Search returns jobtable.ErrPageToken for an invalid token, ErrCatchingUp while the index is
+// not ready on any replica, and ErrBusy while the keepers are busy.
 func (x *Index) Search(ctx context.Context, s jobtable.Search) (jobtable.Found, error) {
 	s, err := s.Normalized()
 	if err != nil {
@@ -204,7 +206,7 @@ func (x *Index) search(ctx context.Context, s jobtable.Search) (jobtable.Found, 
 	}
 }
 
-// Erased hides an erased job from searches on all replicas. e is the entry that was erased.
+// Erased hides an erased job from searches on all replicas. e is the job's last entry.
 func (x *Index) Erased(e joblog.Entry) {
 	x.tell(gone{
 		Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), Erased: true,

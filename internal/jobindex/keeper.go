@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// readAgain is the delay before the log is read again after a failure.
+	// readAgain is the delay before reading the log again after a failure.
 	readAgain = 5 * time.Second
-	// searches bounds the concurrent searches of one replica. turnPatience bounds the wait for a
-	// turn, and searchPatience the whole search.
+	// searches bounds the concurrent searches on one replica. turnPatience bounds a search's wait
+	// for its turn, and searchPatience the whole search.
 	searches       = 2
 	turnPatience   = time.Second
 	searchPatience = 5 * time.Second
@@ -29,7 +29,7 @@ type keeper struct {
 	logger    *slog.Logger
 	size      int
 	observers []Observer
-	// current is the latest reading, or nil unless run is active.
+	// current is the latest reading, or nil while run is not active.
 	current atomic.Pointer[reading]
 	turns   chan struct{} // holds a token for each running search
 }
@@ -53,7 +53,8 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// read reads the log until ctx ends or the log must be read from its beginning again.
+// read reads the log and follows it. It returns when ctx ends or the log must be read from its
+// beginning again.
 func (k *keeper) read(ctx context.Context) error {
 	h, err := k.log.Headers(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func (k *keeper) ready() *reading {
 
 func (k *keeper) report() { k.metrics.IndexReady(k.ready() != nil) }
 
-// search searches the table of a reading. It returns ErrBusy if it gets no turn within
+// search searches the table of a reading. It returns ErrBusy if it does not get its turn within
 // turnPatience.
 func (k *keeper) search(ctx context.Context, r *reading, s jobtable.Search) (jobtable.Found, error) {
 	turn := time.NewTimer(turnPatience)

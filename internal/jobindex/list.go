@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// answerPatience bounds the wait for the answer to a list, and listPatience the wait for a
-	// replica with a ready index.
+	// answerPatience bounds the wait for the answer to a list query, and listPatience the wait
+	// until a replica's index is ready.
 	answerPatience = 5 * time.Second
 	listPatience   = time.Second
 )
@@ -25,15 +25,15 @@ type Page struct {
 	NextToken string
 }
 
-// List reads a page. It takes the job ids from the index and reads each job from the log, so that a
-// page never shows an older state than Get.
+// List returns a page of jobs. It takes the job IDs from the index but reads each job from the log,
+// so a page never shows an older state than Get.
 //
 // List skips jobs that were erased or whose status no longer matches, and fills the page with the
-// jobs that follow. Only the last page is short, because clients take a short page for the last
+// jobs that follow. Only the last page may be short, because clients take a short page for the last
 // one.
 //
 // List returns joblog.ErrNotFound if neither the index nor the log has the job q.After. It returns
-// ErrCatchingUp if no replica has the index ready within a second.
+// ErrCatchingUp if the index does not become ready on any replica within a second.
 func (x *Index) List(ctx context.Context, q jobtable.Query) (Page, error) {
 	w, err := q.Window()
 	if err != nil {
@@ -41,7 +41,7 @@ func (x *Index) List(ctx context.Context, q jobtable.Query) (Page, error) {
 	}
 	var page Page
 	for size := jobtable.PageSize(q.Size); ; {
-		w.N = size - len(page.Jobs) + 1 // one row more tells whether another page follows
+		w.N = size - len(page.Jobs) + 1 // one extra row shows whether another page follows
 		rows, err := x.rows(ctx, &w)
 		if err != nil {
 			return Page{}, err
@@ -63,9 +63,9 @@ func (x *Index) List(ctx context.Context, q jobtable.Query) (Page, error) {
 	}
 }
 
-// rows returns the rows of a window. If the index has no row of AfterJob, rows takes its place from
-// the log. An erased job may still have a row, so that a caller that erases the jobs it lists can
-// continue.
+// rows returns the rows of a window. If the index has no row for AfterJob, rows takes the job's
+// position from the log. Erased jobs may still have rows, so a caller can erase the jobs of a page
+// and then continue with the next page.
 func (x *Index) rows(ctx context.Context, w *jobtable.Window) ([]jobtable.Row, error) {
 	rows, found, err := x.page(ctx, *w)
 	if err != nil || found {
@@ -93,7 +93,7 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Q
 	case err != nil:
 		return nil, err
 	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.Created:
-		if e.Seq > r.Seq { // the row belongs to an erased job; the job that reuses the id has another row
+		if e.Seq > r.Seq { // the row belongs to an erased job; the job that reuses the ID has another row
 			x.forget(n, r)
 		}
 		return jobs, nil
@@ -103,7 +103,7 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Q
 	return append(jobs, e), nil
 }
 
-// page returns the rows of a window. found is false if the index has no row of AfterJob.
+// page returns the rows of a window. found is false if the index has no row for AfterJob.
 func (x *Index) page(ctx context.Context, w jobtable.Window) (rows []jobtable.Row, found bool, err error) {
 	for began := time.Now(); ; {
 		if r := x.keeper.ready(); r != nil {
@@ -126,7 +126,7 @@ func (x *Index) page(ctx context.Context, w jobtable.Window) (rows []jobtable.Ro
 }
 
 // forget tells all replicas to remove a job that the log does not have. If the message is lost, the
-// next list repeats it.
+// next list that includes the job sends it again.
 func (x *Index) forget(n subject.JobName, r jobtable.Row) {
 	x.tell(gone{Kind: n.Kind, Tenant: n.Tenant, Row: r})
 }

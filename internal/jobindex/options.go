@@ -15,18 +15,19 @@ const DefaultSize = 100_000
 type Mode string
 
 const (
-	// Alone keeps the index and contacts no other replica. It is for a single replica.
+	// Alone keeps the index and contacts no other replica. It is for deployments with a single
+	// replica.
 	Alone Mode = ""
 	// Auto keeps the index if fewer than two other replicas do.
 	Auto Mode = "auto"
 	// On always keeps the index.
 	On Mode = "on"
-	// Off keeps the index only after no replica has kept it for half a minute.
+	// Off keeps the index only if no other replica has kept it for half a minute.
 	Off Mode = "off"
 )
 
-// Observer receives the last event of every job in the log and then every commit of every replica,
-// while this replica keeps the index. Its methods must not block.
+// Observer receives events while this replica keeps the index: first the last event of every job in
+// the log, and then every commit of every replica. Its methods must not block.
 type Observer interface {
 	Notice(n joblog.Notice)
 	// Forget is called after the last Notice, when this replica stops keeping the index.
@@ -44,6 +45,6 @@ type Options struct {
 	// Size is the maximum number of jobs in the index. Default: DefaultSize.
 	Size int
 	// Able returns an error while this replica's observers cannot do their work. Another replica
-	// then takes over the index. Default: always nil.
+	// then takes over the index. Default: a function that always returns nil.
 	Able func() error
 }

@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// avoidFor is how long a slow replica is asked after the others. askFor is how long a replica
-	// is asked after its last claim. mostAsked bounds the replicas that a question starts with.
+	// avoidFor is how long a slow replica is asked only after the others. askFor is how long a
+	// replica is still asked after its last claim. mostAsked bounds the number of replicas that
+	// ready returns.
 	avoidFor  = 5 * time.Second
 	askFor    = time.Minute
 	mostAsked = 2
-	// hedgeAfter is the wait before another replica is asked too. mostAskedAtAll bounds the
-	// replicas asked per question.
+	// hedgeAfter is the wait for an answer before another replica is asked as well. mostAskedAtAll
+	// bounds the replicas asked per question.
 	hedgeAfter     = 300 * time.Millisecond
 	mostAskedAtAll = 8
-	// keeperPatience bounds the wait of a search for one replica's answer.
+	// keeperPatience bounds a search's wait for one replica's answer.
 	keeperPatience = 2 * time.Second
 )
 
-// peers asks the other replicas that keep the index, according to the leases. A nil *peers knows
-// none.
+// peers queries the other replicas that keep the index according to the leases. A nil *peers knows
+// no other replica.
 type peers struct {
 	b      *broker.Broker
 	self   string
@@ -39,16 +40,17 @@ type peers struct {
 	leases map[string]*fleet.Lease
 
 	mu      sync.Mutex
-	had     map[string]time.Time // when each replica last claimed to have the index ready
-	avoided map[string]time.Time // end of each replica's avoidance
+	had     map[string]time.Time // when each replica last claimed that its index is ready
+	avoided map[string]time.Time // until when to avoid each replica
 }
 
 func newPeers(o Options, leases map[string]*fleet.Lease) *peers {
 	return &peers{b: o.Broker, self: o.Log.Writer(), logger: o.Logger, leases: leases, had: map[string]time.Time{}, avoided: map[string]time.Time{}}
 }
 
-// ready returns up to mostAsked other replicas that have the index ready, or had it and are
-// stopping: those keep it until they end. Avoided replicas come last, and recent claims first.
+// ready returns up to mostAsked other replicas that have claimed within askFor that their index is
+// ready. They may be stopping, because a stopping replica answers until it exits. Avoided replicas
+// come last, and the most recent claims first.
 func (p *peers) ready(now time.Time) (replicas []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,14 +82,14 @@ func (p *peers) ready(now time.Time) (replicas []string) {
 	return replicas[:min(len(replicas), mostAsked)]
 }
 
-// avoid makes questions go to other replicas before a slow one, for avoidFor.
+// avoid makes questions go to other replicas first, for avoidFor.
 func (p *peers) avoid(replica string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.avoided[replica] = now.Add(avoidFor)
 }
 
-// failed avoids a replica that did not answer, and drops it if it no longer claims the index.
+// failed avoids a replica that did not answer. It drops the replica if its last claim is old.
 func (p *peers) failed(replica string, now time.Time) {
 	p.avoid(replica, now)
 	p.mu.Lock()
@@ -97,7 +99,7 @@ func (p *peers) failed(replica string, now time.Time) {
 	}
 }
 
-// request asks one replica. If no answer arrives, Error of the returned answer says why.
+// request asks one replica. If there is no answer, the returned answer's Error is the reason.
 func (p *peers) request(ctx context.Context, replica string, data []byte) (a answer) {
 	m, err := p.b.Conn().RequestWithContext(ctx, p.b.Names().Index(replica), data)
 	if err == nil {
@@ -110,10 +112,10 @@ func (p *peers) request(ctx context.Context, replica string, data []byte) (a ans
 	return a
 }
 
-// ask asks a replica that has the index ready, and after hedgeAfter another one too. The first
-// answer counts. If current is set, answers older than q.Upto are discarded. Without an answer
-// within most, it returns ErrCatchingUp if no replica has the index ready, the cause of ctx, or
-// broker.ErrNoAnswer.
+// ask asks a replica whose index is ready. If no answer arrives within hedgeAfter, it asks another
+// one as well. It returns the first answer. If current is set, it discards answers older than
+// q.Upto. ask returns ErrCatchingUp if the index is not ready on any other replica. If there is no
+// answer within most, it returns the cause of ctx or broker.ErrNoAnswer.
 func (p *peers) ask(ctx context.Context, q question, current bool, most time.Duration) (answer, error) {
 	if p == nil {
 		return answer{}, ErrCatchingUp
@@ -168,8 +170,8 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 	return answer{}, fmt.Errorf("query the job index of other replicas: %w", broker.ErrNoAnswer)
 }
 
-// search asks one replica that has the index ready, and the next one only if it does not answer. It
-// never asks two at once, because searches are the most expensive questions.
+// search asks a replica whose index is ready. It asks the next one only if the first one cannot
+// answer. It never asks two at once, because searches are the most expensive questions.
 func (p *peers) search(ctx context.Context, s jobtable.Search) (jobtable.Found, error) {
 	if p == nil {
 		return jobtable.Found{}, ErrCatchingUp
@@ -204,7 +206,7 @@ func (p *peers) search(ctx context.Context, s jobtable.Search) (jobtable.Found, 
 	return jobtable.Found{}, err
 }
 
-// tell tells all replicas about a removed job.
+// tell tells all replicas to remove a job.
 func (p *peers) tell(g gone) {
 	if p == nil {
 		return

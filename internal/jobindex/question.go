@@ -5,9 +5,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// question is a request to a replica that keeps the index. It has one part besides Upto.
+// question is a request to a replica that keeps the index. Apart from Upto, only the fields of one
+// kind of question are set.
 type question struct {
-	// Upto is the event that the answer must include, or 0.
+	// Upto is the sequence of the event that the answer must include, or 0.
 	Upto uint64 `json:"upto,omitempty"`
 
 	List   *jobtable.Window `json:"list,omitempty"`
@@ -15,21 +16,21 @@ type question struct {
 	Gone   *gone            `json:"gone,omitempty"`   // a job that the log does not have; gets no answer
 	Search *jobtable.Search `json:"search,omitempty"`
 	Rates  bool             `json:"rates,omitempty"` // recent rates
-	// Largest is how many of the tenants with the most unfinished jobs to count, in addition to
-	// Tenants.
+	// Largest is the number of tenants whose unfinished jobs are counted, starting with the tenant
+	// that has the most. The tenants in Tenants are counted in addition.
 	Largest int      `json:"largest,omitempty"`
 	Tenants []string `json:"tenants,omitempty"`
 }
 
 type answer struct {
-	// Error gives the reason for a missing answer, or is empty.
+	// Error is the reason why there is no answer, or empty.
 	Error   string `json:"error,omitempty"`
 	replica string // the replica that was asked
-	// AsOf is the last event in the keeper's index.
+	// AsOf is the sequence of the last event in the keeper's index.
 	AsOf uint64 `json:"as_of"`
 
 	Rows   []jobtable.Row   `json:"rows,omitempty"`
-	NoRow  bool             `json:"no_row,omitempty"` // the index has no row of the job after which the list begins
+	NoRow  bool             `json:"no_row,omitempty"` // the index has no row for the job after which the list begins
 	Jobs   int              `json:"jobs,omitempty"`
 	Found  *jobtable.Found  `json:"found,omitempty"`
 	Rates  *jobtable.Rates  `json:"rates,omitempty"`
@@ -40,15 +41,15 @@ type answer struct {
 // Values of answer.Error.
 const (
 	notReady = "not_ready"
-	badlyPut = "bad_question" // invalid, or from a replica of another version
-	tooMany  = "too_many"     // concurrent searches
+	badlyPut = "bad_question" // the question is invalid or comes from a replica of another version
+	tooMany  = "too_many"     // too many concurrent searches
 )
 
-// gone is a row to remove.
+// gone is a row that replicas must remove.
 type gone struct {
 	Kind   subject.Kind `json:"kind"`
 	Tenant string       `json:"tenant"`
-	// Erased keeps the row as a place after which a list can resume.
+	// Erased hides the row instead, so that lists can still resume after it.
 	Erased bool `json:"erased,omitempty"`
 	jobtable.Row
 }

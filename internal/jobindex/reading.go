@@ -14,13 +14,13 @@ import (
 
 const (
 	// probeEvery is the interval at which a reading is compared with the log. probeSoon is the
-	// interval while only that comparison delays readiness.
+	// interval while a reading needs only that comparison to become ready.
 	probeEvery = time.Second
 	probeSoon  = 50 * time.Millisecond
-	// doubtAfter is how long a reading may stall behind the log and stay ready. lagAfter is how far
-	// it may lag while it progresses. giveUpAfter is how long it may stall before it restarts from
-	// the beginning. It exceeds the ten seconds after which nats.go recreates a consumer without
-	// heartbeats.
+	// doubtAfter is how long a reading may stall behind the log and still be ready. lagAfter is how
+	// far a reading that progresses may lag and still be ready. giveUpAfter is how long a reading
+	// may stall before the log is read again from its beginning. It exceeds the ten seconds after
+	// which nats.go recreates a consumer that gets no heartbeats.
 	doubtAfter  = 3 * time.Second
 	lagAfter    = 10 * time.Second
 	giveUpAfter = 15 * time.Second
@@ -28,16 +28,16 @@ const (
 	expireEvery = time.Minute
 )
 
-// reading is one pass over the log from its beginning. It fills a new table, so that late events of
-// an earlier pass change nothing.
+// reading is one pass over the log from its beginning. It fills a new table, so late events of an
+// earlier pass cannot affect it.
 type reading struct {
 	log       *joblog.Log
 	observers []Observer
 	table     *jobtable.Table
 	rates     *jobtable.RateCounter
 	created   time.Time     // creation time of the log
-	caught    chan struct{} // receives a token when everything on the node was heard
-	// The log's first sequence at the last call of Table.Expire, and when that was.
+	caught    chan struct{} // receives a value when everything on the node has been heard
+	// The log's first sequence at the last call of Table.Expire, and the time of that call.
 	expired   uint64
 	expiredAt time.Time
 
@@ -45,19 +45,19 @@ type reading struct {
 	ended   bool       // guarded by hearing
 
 	mu       sync.Mutex
-	asOf     uint64 // last event heard
-	caughtUp bool   // heard everything that the node had when the reading began
+	asOf     uint64 // sequence of the last event heard
+	caughtUp bool   // has heard everything that the node had when the reading began
 	ready    bool
-	first    bool          // not ready yet
+	first    bool          // has not been ready yet
 	probed   time.Time     // time of the last answered probe
 	seen     uint64        // asOf at the last probe
-	moved    time.Time     // last time it was seen to progress
-	reached  time.Time     // last time at which the log held no more than was heard by now, as far as probes tell
-	silent   time.Duration // time since reached without an answer from the broker; not counted as lag
-	target   uint64        // end of the log at an earlier probe,
-	targeted time.Time     // and the time of that probe
-	verified uint64        // end of a log that has no event after the last one heard
-	below    bool          // the log seemed shorter than what was heard
+	moved    time.Time     // last time at which progress was seen
+	reached  time.Time     // latest time up to which, according to probes, everything in the log has been heard
+	silent   time.Duration // part of the time since reached in which the broker did not answer; not counted as lag
+	target   uint64        // end of the log at an earlier probe
+	targeted time.Time     // time of that probe
+	verified uint64        // end of the log when it was found to have no event after the last one heard
+	below    bool          // at the last probe, the log seemed to end before the last event heard
 	waits    map[chan struct{}]uint64
 }
 
@@ -68,7 +68,7 @@ func newReading(log *joblog.Log, created time.Time, size int, observers []Observ
 	}
 }
 
-// hear applies an event. A message that is not an event only advances the reading.
+// hear applies an event. If a message is not an event, it only advances the reading.
 func (r *reading) hear(n joblog.Notice) {
 	r.hearing.Lock()
 	defer r.hearing.Unlock()
@@ -89,7 +89,8 @@ func (r *reading) hear(n joblog.Notice) {
 	r.advance(n.Seq)
 }
 
-// end stops the reading. A consumer that is being recreated may still deliver after it was stopped.
+// end makes the reading ignore further events, because a consumer that is being recreated may still
+// deliver some after it was stopped.
 func (r *reading) end() {
 	r.hearing.Lock()
 	r.ended = true
@@ -99,8 +100,8 @@ func (r *reading) end() {
 	r.ready = false
 }
 
-// isReady reports whether the reading had everything that the log had a moment ago. Without a
-// recent probe, only new events keep it ready.
+// isReady reports whether the reading includes everything that was in the log a moment ago. If
+// there was no recent probe, the reading stays ready only if it has received new events.
 func (r *reading) isReady(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,8 +125,8 @@ func (r *reading) heardUpto() uint64 {
 	return heard
 }
 
-// progress returns the last event heard and whether the reading has heard everything that the node
-// had when it began.
+// progress returns the sequence of the last event heard. It also reports whether the reading has
+// heard everything that the node had when the reading began.
 func (r *reading) progress() (heard uint64, caughtUp bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +140,7 @@ func (r *reading) goesOn(now time.Time) bool {
 	return now.Sub(r.moved) < doubtAfter
 }
 
-// await waits until the reading has heard an event, for at most the given time.
+// await waits until the reading has heard the event upto, for at most the duration most.
 func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
 	r.mu.Lock()
 	if upto <= r.asOf {
@@ -162,8 +163,7 @@ func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
 	delete(r.waits, c)
 }
 
-// catchUp records that the reading has heard everything that the node had. The log's header
-// subscription calls it.
+// catchUp records that the reading has heard everything that the node had. Headers.Each calls it.
 func (r *reading) catchUp() {
 	r.mu.Lock()
 	first := !r.caughtUp
@@ -175,8 +175,8 @@ func (r *reading) catchUp() {
 }
 
 // probe compares the reading with the log's leader. The node that is read may lag behind, and a
-// stalled reading does not notice. probe returns the delay until the next comparison, or the reason
-// to read the log from its beginning.
+// reading cannot detect on its own that it has stalled. probe returns the delay until the next
+// comparison, or the reason to read the log from its beginning.
 func (r *reading) probe(ctx context.Context) (next time.Duration, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, doubtAfter)
 	defer cancel()
@@ -196,7 +196,7 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, reason string)
 }
 
 // moment is the time at which the log was asked for its end, and the last event heard at that time.
-// A busy log grows before its answer arrives.
+// A busy log may grow before its answer arrives.
 type moment struct {
 	at    time.Time
 	heard uint64
@@ -204,8 +204,9 @@ type moment struct {
 
 func (r *reading) now() moment { return moment{at: time.Now(), heard: r.heardUpto()} }
 
-// verify looks for the last event of a job if the log ends after the last event heard and the
-// reading stalls or was never ready. The log may end with a message that is not an event.
+// verify reads the log's last event if the log extends beyond the last event heard and the reading
+// has stalled or was never ready. In this case, the log may end with a message that is not an
+// event.
 func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	r.mu.Lock()
 	need := end.Seq > r.asOf && end.Seq != r.verified && (r.asOf == r.seen || r.caughtUp && r.first)
@@ -227,8 +228,9 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	return nil
 }
 
-// judge decides from a probe whether the reading is ready; the log may have grown since the probe.
-// It returns the delay until the next probe, or the reason to read the log from its beginning.
+// judge decides from the result of a probe whether the reading is ready. The log may have grown
+// since. It returns the delay until the next probe, or the reason to read the log from its
+// beginning.
 func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.Duration, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +238,7 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	switch {
 	case !end.LogCreated.Equal(r.created):
 		reason = "the log was created again"
-	case below && r.below: // a leader that lost the lead may answer once more
+	case below && r.below: // a leader that was just replaced may answer once more
 		reason = fmt.Sprintf("the log ends with %d, and %d was read", end.Seq, asked.heard)
 	}
 	if reason != "" {
@@ -254,7 +256,7 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	r.below, r.seen, r.probed = below, r.asOf, now
 	switch {
 	case r.asOf >= end.Seq, r.verified == end.Seq:
-		r.caughtUp = true // also if the missing messages were erased
+		r.caughtUp = true // even if the remaining messages were erased
 		r.moved, r.reached, r.silent, r.target, r.targeted = now, asked.at, 0, end.Seq, asked.at
 	case r.asOf >= r.target:
 		r.reached, r.silent, r.target, r.targeted = r.targeted, silent, end.Seq, asked.at
@@ -276,14 +278,15 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	return probeEvery, ""
 }
 
-// asOfTime returns the last time at which the log held no more than was heard.
+// asOfTime returns the latest time up to which everything in the log is known to have been heard.
 func (r *reading) asOfTime() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reached
 }
 
-// rated returns the rates as of the reading, including the unfinished jobs of all tenants.
+// rated returns the rates according to the reading, with the number of unfinished jobs of all
+// tenants.
 func (r *reading) rated() jobtable.Rates {
 	asOf := r.asOfTime()
 	out := r.rates.Rates(time.Now())

@@ -15,22 +15,23 @@ import (
 
 const (
 	// listenFor is how long a starting replica listens for claims before it may keep the index.
-	// spread bounds the random delay that follows, so that the first two of many replicas starting
-	// together become keepers.
+	// spread bounds the random delay that follows. Because of this delay, only the first two of
+	// many replicas that start together become keepers.
 	listenFor = 250 * time.Millisecond
 	spread    = time.Second / 4
 	// lookEvery is the interval at which a replica decides whether to keep the index.
 	lookEvery = 250 * time.Millisecond
-	// lastAfter is how long a replica in mode Off waits for another keeper.
+	// lastAfter is how long a replica in mode Off waits for another keeper before it keeps the
+	// index itself.
 	lastAfter = 30 * time.Second
 )
 
-// keepers lists the leases. Two keepers let lists continue when one dies.
+// keepers lists the keys of the leases. With two keepers, lists keep working when one dies.
 var keepers = []string{"0", "1"}
 
-// role decides by two leases whether this replica keeps the index. The flag of a lease tells
-// whether its holder has the index ready. Having more or fewer than two keepers for a while does no
-// harm.
+// role decides whether this replica keeps the index. There are two leases, and their holders keep
+// it. A lease's flag reports whether the holder's index is ready. Having more or fewer than two
+// keepers for a while does no harm.
 type role struct {
 	keeper  *keeper
 	metrics *telemetry.Metrics
@@ -40,7 +41,7 @@ type role struct {
 	able    func() error
 	leases  map[string]*fleet.Lease
 	claims  *fleet.Claims
-	changed chan struct{} // receives a token when another replica's claim changes a lease
+	changed chan struct{} // receives a value when another replica's claim changes a lease
 	left    atomic.Bool   // this replica is stopping
 }
 
@@ -68,7 +69,7 @@ func (r *role) ring() {
 	}
 }
 
-// run keeps the index while this replica should, until ctx ends.
+// run keeps the index whenever this replica should keep it, until ctx ends.
 func (r *role) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -95,14 +96,14 @@ func (r *role) run(ctx context.Context) {
 // keeping is the state of run.
 type keeping struct {
 	*role
-	// from is the earliest time to take a vacant lease. It is zero if no lease was available at the
-	// last look.
+	// from is the earliest time at which to take a vacant lease. It is zero if no lease was
+	// available at the last look.
 	from time.Time
-	end  func()    // ends the reading; nil while this replica does not keep the index
-	able time.Time // last time it could keep the index
+	end  func()    // stops keeping the index; nil while this replica does not keep it
+	able time.Time // last time at which this replica was able to keep the index
 }
 
-// look starts or stops keeping the index and reports its state.
+// look starts or stops keeping the index if necessary, and reports its state.
 func (k *keeping) look(ctx context.Context, now time.Time) {
 	key := k.take(now)
 	if key != "" && k.yields(key, now) {
@@ -124,8 +125,8 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 	k.metrics.IndexKeepers(k.count(now))
 }
 
-// take returns the lease that this replica holds, possibly a vacant one it just took, or an empty
-// string.
+// take returns the key of the lease that this replica holds, or an empty string. If a lease is
+// vacant, take may acquire it.
 func (k *keeping) take(now time.Time) string {
 	var vacant []string
 	for _, key := range keepers {
@@ -163,7 +164,7 @@ func (k *keeping) take(now time.Time) string {
 	return key
 }
 
-// yields reports whether a replica in mode Off leaves the index to another keeper.
+// yields reports whether this replica, in mode Off, leaves the index to another keeper.
 func (k *keeping) yields(key string, now time.Time) bool {
 	if k.mode != Off {
 		return false
@@ -193,7 +194,7 @@ func (k *keeping) stop() {
 	}
 }
 
-// failsAfter is how long a keeper may have no progressing reading.
+// failsAfter is how long a keeper may be without a reading that progresses.
 const failsAfter = 20 * time.Second
 
 // fails reports whether another replica should take over the index.
@@ -214,7 +215,7 @@ func (r *role) count(now time.Time) (n int) {
 	return n
 }
 
-// leave makes another replica take over the index, because this one stops.
+// leave lets another replica take over the index because this one is stopping.
 func (r *role) leave() {
 	r.left.Store(true)
 	for _, key := range keepers {

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// mostWaits bounds the questions that wait for an event. waitFor bounds each wait; it must be
-	// shorter than the asking replica's patience.
+	// mostWaits bounds the questions that are waiting for an event or searching. waitFor bounds the
+	// wait for an event. It must be shorter than the asking replica's patience.
 	mostWaits = 256
 	waitFor   = 200 * time.Millisecond
 )
 
-// server answers questions of other replicas while this one has the index ready.
+// server answers questions of other replicas while this replica's index is ready.
 type server struct {
 	keeper *keeper
 	b      *broker.Broker
 	self   string
-	waits  chan struct{} // holds a token for each waiting question
+	waits  chan struct{} // holds a token for each question that is waiting or searching
 
 	mu      sync.Mutex
-	closed  bool // no new question may wait
+	closed  bool // no new question may wait or search
 	answers sync.WaitGroup
 }
 
@@ -71,7 +71,7 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	var q question
 	own := s.keeper.ready()
 	err := json.Unmarshal(m.Data, &q)
-	if q.Gone != nil { // a reading that is not ready may already have the job
+	if q.Gone != nil { // even a reading that is not ready may have the job
 		own = s.keeper.current.Load()
 	}
 	switch {
@@ -145,13 +145,13 @@ func (s *server) respond(m *nats.Msg, a answer) {
 	enc := json.NewEncoder(&data)
 	enc.SetEscapeHTML(false) // escaping would inflate callers' text up to sixfold
 	if enc.Encode(a) == nil {
-		_ = m.Respond(data.Bytes()) // on failure, the asking replica turns to another one
+		_ = m.Respond(data.Bytes()) // if this fails, the asking replica asks another one
 	}
 }
 
 func answerFrom(r *reading, q question) answer {
 	r.mu.Lock()
-	a := answer{AsOf: r.asOf} // read before the table, so that the table has at least this event
+	a := answer{AsOf: r.asOf} // read before the table, so the table includes at least this event
 	r.mu.Unlock()
 	switch {
 	case q.List != nil && q.List.Legal():

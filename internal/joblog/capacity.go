@@ -14,7 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// SpareReply is the size in bytes up to which a reply needs no reservation; jobBytes covers it.
+// SpareReply is the size, in bytes, up to which a reply needs no reservation, because jobBytes
+// covers it.
 const SpareReply = 4 << 10
 
 // FullError means that the log has no capacity for another job.
@@ -33,7 +34,7 @@ func (e *FullError) Error() string {
 		e.Used, e.Reserved+e.Granted, e.Job, limit)
 }
 
-// Capacity grants the bytes of the log, so that accepted jobs of ordinary size can always log their
+// Capacity grants space in the log, so that accepted jobs of ordinary size can always log their
 // ends (docs/adr/0026). It is safe for concurrent use.
 type Capacity struct {
 	b        *broker.Broker
@@ -42,9 +43,10 @@ type Capacity struct {
 	reserved reservations
 }
 
-// ReserveJob reserves capacity for a new job. The caller releases it once the first event is
-// stored; the work item then counts among the unfinished jobs of the figures. Without capacity it
-// returns a *FullError. Any other error means that the broker did not answer.
+// ReserveJob reserves capacity for a new job. The caller must release it once the first event is
+// stored. The figures then include the job, because its work item counts as an unfinished job. If
+// there is no capacity, ReserveJob returns a *FullError. Any other error means that the broker did
+// not answer.
 func (c *Capacity) ReserveJob(ctx context.Context, first task.Job) (Release, error) {
 	job := int64(c.bytesOf(proto.Size(first))) + c.jobBytes()
 	figures, release, err := c.reserved.take(ctx, toAdmit, job)
@@ -54,18 +56,21 @@ func (c *Capacity) ReserveJob(ctx context.Context, first task.Job) (Release, err
 	return release, err
 }
 
-// ReserveSubmission reserves capacity for the event that starts a submission or attempt, apart from
-// the capacity for the ends of all jobs. It returns false if the job may not be started.
+// ReserveSubmission reserves capacity for the event that starts a submission or attempt, without
+// using the capacity that is kept for the ends of all jobs. It returns false if the job must not be
+// started.
 func (c *Capacity) ReserveSubmission(ctx context.Context, job task.Job) (Release, bool) {
 	return c.grant(ctx, toSubmit, c.bytesOf(proto.Size(job)))
 }
 
-// ReserveProgress reserves capacity for an optional event of a job, or returns false.
+// ReserveProgress reserves capacity for an optional event of a job. It returns false if there is no
+// capacity.
 func (c *Capacity) ReserveProgress(ctx context.Context, e task.Event) (Release, bool) {
 	return c.grant(ctx, toSpare, c.bytesOf(proto.Size(e.Job)))
 }
 
-// ReserveReply reserves capacity for a reply of this size inside its chat's end, or returns false.
+// ReserveReply reserves capacity for a reply of the given size, which is stored in its chat's end.
+// It returns false if there is no capacity.
 func (c *Capacity) ReserveReply(ctx context.Context, bytes int) (Release, bool) {
 	if bytes <= SpareReply {
 		return func() {}, true
@@ -73,8 +78,8 @@ func (c *Capacity) ReserveReply(ctx context.Context, bytes int) (Release, bool) 
 	return c.grant(ctx, toSpare, 2*c.bytesOf(bytes)) // including the feed copy
 }
 
-// ReserveEnd reserves capacity for the end, and its feed copy, of an inline chat or a refused
-// request, which reserved nothing before. It returns false without capacity.
+// ReserveEnd reserves capacity for the end of an inline chat or a refused request and for its feed
+// copy. Such jobs have no earlier reservation. It returns false if there is no capacity.
 func (c *Capacity) ReserveEnd(ctx context.Context, e task.Event) (Release, bool) {
 	return c.grant(ctx, toSpare, 2*c.bytesOf(proto.Size(e.Job)))
 }
@@ -86,8 +91,8 @@ func (c *Capacity) jobBytes() int64 {
 	return jobBytes
 }
 
-// bytesOf returns how many bytes an event may take whose Protobuf has n bytes. A JSON event
-// contains it twice: readable and in Base64.
+// bytesOf returns how many bytes an event may take if its Protobuf encoding has n bytes. A JSON
+// event contains the job twice, once in readable form and once in Base64.
 func (c *Capacity) bytesOf(n int) int {
 	const headers = 1<<10 + publisher.MaxFacts
 	if c.enc.Encoding == publisher.JSON {
@@ -101,7 +106,7 @@ func (c *Capacity) grant(ctx context.Context, p purpose, bytes int) (Release, bo
 	return release, err == nil
 }
 
-// Figures returns figures of the log that are about a second old.
+// Figures returns the figures of the log, which are usually up to about a second old.
 func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
 	figures, _, err := c.reserved.take(ctx, toSpare, 0)
 	if errors.Is(err, errNoCapacity) {
@@ -110,23 +115,24 @@ func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
 	return figures, err
 }
 
-// Check returns an error while no job can be submitted.
+// Check returns an error if the log has no capacity for submissions.
 func (c *Capacity) Check(ctx context.Context) error {
 	figures, err := c.Figures(ctx)
-	const least = 1 << 10 // of an event
+	const least = 1 << 10 // minimum size of an event
 	if err == nil && figures.Max > 0 && figures.left(toSubmit) < least {
 		return fmt.Errorf("the task log has used %d of its %d bytes; no job is submitted", figures.Used, max(figures.Max-figures.Short, 0))
 	}
 	return nil
 }
 
-// JobsPerDay returns how many jobs per day the log can hold at least, over its MaxAge, if their
+// JobsPerDay returns the minimum number of jobs per day that the log can keep for maxAge, if their
 // replies are of ordinary size.
 func (c *Capacity) JobsPerDay(figures Figures, maxAge time.Duration) int64 {
 	return int64(float64(figures.AdmitLimit()) / float64(c.jobBytes()) * float64(24*time.Hour) / float64(maxAge))
 }
 
-// BytesFor returns the smallest MaxBytes with which admission accepts this many unfinished jobs.
+// BytesFor returns the smallest MaxBytes with which admission accepts the given number of
+// unfinished jobs.
 func (c *Capacity) BytesFor(jobs int) int64 {
 	return int64(float64(jobs) * float64(c.jobBytes()) / admitBelow)
 }
@@ -134,8 +140,8 @@ func (c *Capacity) BytesFor(jobs int) int64 {
 // UsageBytes is the stored size of an ordinary job's usage event.
 const UsageBytes = 700
 
-// readFigures reads the figures. It counts the queued jobs first so that it misses none, because a
-// job's end is logged before the job leaves the queue.
+// readFigures reads the figures. It counts the queued jobs before it reads the log, so that it
+// misses none, because a job's end is logged before the job leaves the queue.
 func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 	jobs, err := c.b.QueuedJobs(ctx)
 	if err != nil {

@@ -22,13 +22,14 @@ const (
 	maxWait      = time.Second
 )
 
-// Commit stores e if last is still the last sequence of the job's log; 0 means an empty log. It
-// returns the stored entry, a *LostError with the winner, or ErrFull. If ctx ends before the
-// outcome is known, it returns ErrUncertain with the event, whose nonce identifies it later.
+// Commit stores e if last is still the last sequence of the job's log. If last is 0, the log must
+// be empty. Commit returns the stored entry, a *LostError with the winner, or ErrFull. If ctx ends
+// before the outcome is known, it returns ErrUncertain and the event, whose nonce identifies it
+// later.
 //
-// The only proof of success is that the last message carries our nonce. The broker's answer does
-// not suffice: to a repeated write, a cluster answers "duplicate" and a single node "wrong
-// sequence".
+// If the broker reports a duplicate or a conflict, the event is stored only if the last message has
+// its nonce. The broker's answer is not enough, because for a repeated write, a cluster answers
+// "duplicate" and a single node "wrong sequence".
 func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, error) {
 	e.Nonce = nuid.Next()
 	before := e.Job.GetExecution().GetWriter()
@@ -57,7 +58,8 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	return entry, nil
 }
 
-// CommitOrCurrent is Commit for callers to whom the winner's event is as good as their own.
+// CommitOrCurrent is like Commit, but if another writer committed first, it returns the winner's
+// event instead of an error.
 func (l *Log) CommitOrCurrent(ctx context.Context, e task.Event, last uint64) (Entry, error) {
 	entry, err := l.Commit(ctx, e, last)
 	if lost, ok := errors.AsType[*LostError](err); ok {
@@ -66,14 +68,14 @@ func (l *Log) CommitOrCurrent(ctx context.Context, e task.Event, last uint64) (E
 	return entry, err
 }
 
-// traced returns ctx within the job's trace, because another caller, an operator or another replica
-// may write the event.
+// traced returns ctx with the trace of the job, because another caller, an operator or another
+// replica may write the event.
 func traced(ctx context.Context, e task.Event) context.Context {
 	x := e.Job.GetExecution()
 	return telemetry.Within(ctx, x.GetTraceparent(), x.GetTracestate())
 }
 
-// write sends m, unchanged, until its outcome is known.
+// write sends m, unchanged, until the outcome is known.
 func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64) (Entry, error) {
 	wait := time.Duration(0)
 	sent := false // an unanswered write may be stored
@@ -120,8 +122,8 @@ func (l *Log) givenUp(e task.Event, sent bool, err error) error {
 	return fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), err)
 }
 
-// resolve reads the leader after the broker reported a conflict or a duplicate. It retries until a
-// read succeeds, because a lost race and a lost answer look alike until then.
+// resolve reads from the leader after the broker has reported a conflict or a duplicate. It retries
+// until a read succeeds, because until then, a lost race and a lost answer look the same.
 func (l *Log) resolve(ctx context.Context, e task.Event, last uint64, refusal error) (Entry, error) {
 	if refusal == nil {
 		l.metrics.CAS(telemetry.CASDuplicate)
@@ -137,8 +139,8 @@ func (l *Log) resolve(ctx context.Context, e task.Event, last uint64, refusal er
 	}
 }
 
-// compare checks the nonce of the last message: it is ours or another writer's. decided is false if
-// the read failed or the log has not advanced.
+// compare checks whether the nonce of the last message is that of e or another writer's. It returns
+// false if the read failed or the log has not advanced.
 func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bool, error) {
 	current, err := l.Get(ctx, Entry{Event: e}.Name())
 	switch {
@@ -147,7 +149,7 @@ func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bo
 		return Entry{}, true, err
 	case err != nil:
 		return Entry{}, false, err
-	case current.Seq <= last: // possibly from a leader that was just replaced
+	case current.Seq <= last: // possibly read from a leader that was just replaced
 		return Entry{}, false, nil
 	case current.Nonce == e.Nonce:
 		return current, true, nil

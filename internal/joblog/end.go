@@ -17,8 +17,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// EndLevel returns the level at which to log a job's end: Warn if it leaves a dead letter for
-// operators. letter reports a dead letter that the end itself does not imply.
+// EndLevel returns the level at which to log a job's end. It is Warn if the end leaves a dead
+// letter for operators. letter is true if there is a dead letter that the end itself does not
+// imply.
 func (e Entry) EndLevel(letter bool) slog.Level {
 	if letter || task.LeavesDeadLetter(e.Job) {
 		return slog.LevelWarn
@@ -32,8 +33,8 @@ func (e Entry) EndAttrs() []any {
 }
 
 // Finish stores the feed copy of a terminal event and, concurrently, the job's usage. The writer of
-// the terminal event calls it, and every ack is preceded by another call. Messages that are already
-// stored are left alone.
+// the terminal event calls it, and every consumer calls it before it acks. Messages that are
+// already stored remain unchanged.
 func (l *Log) Finish(ctx context.Context, e Entry) error {
 	ctx = traced(ctx, e.Event)
 	usage, err := l.enc.Usage(ctx, e.Event)
@@ -63,7 +64,8 @@ func (l *Log) putDone(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// feedCopy returns the feed message of a job's end, which equals the logged one.
+// feedCopy returns the feed message of a job's end, which has the same contents as the logged
+// message.
 func (l *Log) feedCopy(ctx context.Context, e Entry) (*nats.Msg, error) {
 	if e.message == nil {
 		return l.enc.Done(ctx, e.Event)
@@ -85,7 +87,8 @@ func (l *Log) putUsage(ctx context.Context, e Entry, usage *nats.Msg) error {
 }
 
 // putOnce stores a message on its subject exactly once, even with concurrent callers. A stored
-// message with another ce-id belongs to an earlier job that was erased; the new one follows it.
+// message with another ce-id belongs to an earlier job that was erased, and putOnce stores the new
+// message after it.
 func (l *Log) putOnce(ctx context.Context, lane broker.Lane, stream string, m *nats.Msg) error {
 	last := uint64(0)
 	for wait := answerWait; ; wait = min(2*wait, maxWait) {

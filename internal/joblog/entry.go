@@ -25,7 +25,7 @@ var (
 	ErrSlowReader = tail.ErrSlowReader
 )
 
-// LostError means that another writer was first. Current is the job's current state.
+// LostError means that another writer committed first. Current is the job's current state.
 type LostError struct {
 	Current Entry
 }
@@ -40,7 +40,7 @@ type Entry struct {
 	// Seq is the event's sequence in the stream. Pass it to the next Commit.
 	Seq uint64
 
-	// message is the stored message of an end written by this process; otherwise nil.
+	// message is the stored message of a terminal event that this process wrote, and otherwise nil.
 	message *nats.Msg
 }
 
@@ -55,8 +55,8 @@ func (e Entry) Name() subject.JobName {
 	return subject.JobName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
 }
 
-// SameJob reports whether a and b, read in this order, belong to the same job. A job accepted under
-// the ID of an erased one differs.
+// SameJob reports whether a and b, read in this order, belong to the same job. A job that was
+// accepted under the ID of an erased one is a different job.
 func SameJob(a, b Entry) bool {
 	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
 }

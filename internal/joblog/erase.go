@@ -13,14 +13,14 @@ import (
 )
 
 // Erase removes the events of an ended job up to its terminal event e, and the feed copy. It keeps
-// everything that a later job with this ID has written. It may be repeated.
+// everything that a later job with the same ID has written. It may be repeated.
 func (l *Log) Erase(ctx context.Context, e Entry) error {
 	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
 		return fmt.Errorf("erase %s: %w", e.Job.GetId(), err)
 	}
-	// The feed copy goes first, so that after a crash the job can still be found and erased. It
-	// goes again last, in case it was stored late.
+	// Erase the feed copy first, so that after a crash the job can still be found and erased. Erase
+	// it again at the end, in case it was stored late.
 	if err := l.eraseFeedCopy(ctx, e); err != nil {
 		return err
 	}

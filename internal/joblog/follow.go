@@ -20,20 +20,22 @@ import (
 // Cursor is a follower's position in the history of a job.
 type Cursor = tail.Cursor[subject.JobName, Entry]
 
-// followers follows jobs live. Followers of one job share its reads.
+// followers follows jobs live. Followers of the same job share reads.
 type followers struct {
 	tails *tail.Set[subject.JobName, Entry]
 }
 
-// Join follows a job's events above version after. Start must have been called.
+// Join returns a cursor for a job's events whose versions are greater than after. Start must have
+// been called.
 func (f *followers) Join(n subject.JobName, after uint64) *Cursor {
 	return f.tails.Join(n, 0, after, false)
 }
 
-// Follow yields a job's events above version after: the history, then each new event, in order and
-// without gaps. It ends after the terminal event. Its last value may be an error: ErrNotFound, also
-// if the job was erased before its end was seen; ErrSlowReader; the cause of ctx; or a read that
-// failed for 30 s. Followers share entries and must not modify them. Start must have been called.
+// Follow yields a job's events whose versions are greater than after: first the history, then each
+// new event, in order and without gaps. It ends after the terminal event. Its last value may be an
+// error. Possible errors are ErrNotFound (also if the job was erased before its end was seen),
+// ErrSlowReader, the cause of ctx, and the error of a read that has failed for 30 s. Followers
+// share entries and must not modify them. Start must have been called.
 func (f *followers) Follow(ctx context.Context, n subject.JobName, after uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		c := f.Join(n, after)
@@ -81,7 +83,7 @@ type source struct{ *Log }
 
 type item = tail.Item[Entry]
 
-// itemSize is the memory in bytes that an entry takes besides its message.
+// itemSize is the memory, in bytes, that an entry uses in addition to its message.
 const itemSize = 256
 
 func newItem(e Entry, size int) item {
@@ -92,8 +94,8 @@ func newItem(e Entry, size int) item {
 func (source) Epoch(context.Context) (int64, error) { return 0, nil }
 
 // Listen subscribes to the republished events of one job. A later read on the same connection
-// reaches the server after the subscription. Events that another server stores before it learns of
-// the subscription are found by the check after a silence.
+// reaches the server after the subscription. If another server stores an event before it learns of
+// the subscription, the check after a silence finds the event.
 func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
 		if s.hub.drops() || !s.b.Settled(s.b.Names().Tasks(), m.Header) {
@@ -122,7 +124,7 @@ func (s source) Head(ctx context.Context, n subject.JobName) (item, bool, error)
 	return newItem(e, size), true, nil
 }
 
-// Page reads the events above a version.
+// Page reads the events whose versions are greater than after.
 func (s source) Page(ctx context.Context, n subject.JobName, after, seq uint64) ([]item, error) {
 	subj := s.b.Names().Task(n.Kind, n.Tenant, n.ID)
 	for {
@@ -162,10 +164,10 @@ type Known struct {
 	Seq  uint64
 }
 
-// Behind returns the indexes of the jobs that have an event above their known sequence. With
-// missing, it also returns jobs that the log does not have, possibly with a delay
-// (broker.Broker.Behind). It may return more jobs. The others have no news up to sequence upTo. It
-// takes up to broker.MostSubjects jobs.
+// Behind returns the indexes of the jobs that have an event above their known sequence. If missing
+// is true, it also returns jobs that the log does not have, possibly with a delay (see
+// broker.Broker.Behind). It may also return other jobs. The jobs that it does not return have no
+// new events up to sequence upTo. len(known) must not exceed broker.MostSubjects.
 func (l *Log) Behind(ctx context.Context, known []Known, missing bool) (behind []int, upTo uint64, err error) {
 	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {

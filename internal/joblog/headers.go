@@ -19,8 +19,8 @@ type Headers struct {
 	LogCreated time.Time
 }
 
-// Headers starts reading the headers of the log, until ctx ends. After an interruption, the reader
-// gets the events that it missed, even if the log was replaced.
+// Headers returns a reader for the headers of the log. After an interruption, the reader gets the
+// events that it missed, even if the log was replaced.
 func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 	h := &Headers{b: l.b}
 	err := l.b.RetryUntilLeader(ctx, "read the headers of the log", func(ctx context.Context) error {
@@ -43,12 +43,12 @@ func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 	return h, nil
 }
 
-// Empty reports whether the log had no jobs at the start.
+// Empty reports whether the log had no jobs when Headers was called.
 func (h *Headers) Empty() bool { return h.consumer.CachedInfo().NumPending == 0 }
 
-// Each calls f for each event until stop is called. For a message that is not an event, f gets the
-// sequence without a name. Each calls caughtUp after the events that the log had at the start, and
-// possibly again. trouble receives errors from which the consumer recovers.
+// Each calls f for each event until stop is called. For a message that is not an event, f gets a
+// notice with only the sequence. Each calls caughtUp after the events that the log had at the
+// start, and possibly again later. trouble receives errors from which the consumer recovers.
 func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (stop func(), err error) {
 	if h.Empty() {
 		caughtUp()
@@ -69,10 +69,11 @@ func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (st
 	}, nil
 }
 
-// notice builds the notification of a message, without a name if it is not a job event, and returns
-// the number of messages after it. It waits for the sync of a batch, so that lists do not show
-// events that a power cut can revert. It accepts a batch without an answer: its disk has failed,
-// and lists decide nothing.
+// notice returns the notice for a message and the number of messages after it. The notice has no
+// name if the message is not a job event. If the message is part of a batch, notice waits until the
+// batch is synced, so that lists do not show events that a power failure can still revert. If the
+// batch gets no answer, notice accepts the message anyway. The disk has then failed, and no
+// decisions are based on lists.
 func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 	h.b.Settled(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()
@@ -89,8 +90,8 @@ func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 // End is the position of the log's leader.
 type End struct {
 	LogCreated time.Time
-	Seq        uint64 // of the last message, which may not be a job event
-	First      uint64 // of the oldest message
+	Seq        uint64 // sequence of the last message, which may not be a job event
+	First      uint64 // sequence of the oldest message
 }
 
 // End reads the position of the log's leader.
@@ -114,8 +115,8 @@ func (l *Log) LastEvent(ctx context.Context) (uint64, error) {
 }
 
 // NotifyAll calls f for the last event of every job in the log and returns. It reads all headers
-// from one replica of the stream. If that replica lags, f gets an earlier event of a job, followed
-// by later ones that arrive in time.
+// from one replica of the stream. If that replica lags, f gets an earlier event of a job, and then
+// those later events that arrive in time.
 func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
 	h, err := l.Headers(ctx)
 	if err != nil || h.Empty() {

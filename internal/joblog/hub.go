@@ -11,16 +11,18 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Notice is the notification that a replica committed an event.
+// Notice describes an event that a replica has committed.
 type Notice struct {
 	Name   subject.JobName
 	Status string
 	Writer string
-	// StartBy is the deadline for starting the job; zero if it was started or has no such deadline.
+	// StartBy is the deadline for starting the job. It is zero if the job was started or has no
+	// such deadline.
 	StartBy time.Time
-	// EndBy is the deadline for ending a started job; zero if it was not started or has ended.
+	// EndBy is the deadline for ending a started job. It is zero if the job was not started or has
+	// ended.
 	EndBy time.Time
-	// Set for stored events only, by Headers and OnCommit.
+	// The fields below are set only in notices from Headers and OnCommit.
 	CreatedAt    time.Time // of the job
 	Time         time.Time // of the event
 	Facts        publisher.Facts
@@ -51,11 +53,11 @@ func storedNotice(n subject.JobName, h nats.Header, seq uint64) Notice {
 // hub distributes this process's commits, and peer notifications about its jobs, within the
 // process.
 type hub struct {
-	loses func() bool // tests set it to lose messages of core NATS
+	loses func() bool // set by tests to drop core NATS messages
 
 	mu        sync.RWMutex
 	concerned []func(Notice)
-	committed func(Notice) // nil without a listener
+	committed func(Notice) // nil if none is registered
 }
 
 func (h *hub) commit(n Notice) {
@@ -67,7 +69,7 @@ func (h *hub) commit(n Notice) {
 	}
 }
 
-// concern reports an event to all functions of OnNotice.
+// concern calls all functions registered with OnNotice.
 func (h *hub) concern(n Notice) {
 	h.mu.RLock()
 	concerned := h.concerned
@@ -77,7 +79,7 @@ func (h *hub) concern(n Notice) {
 	}
 }
 
-// drops reports whether a test wants this message lost.
+// drops reports whether a test wants a message to be lost.
 func (h *hub) drops() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

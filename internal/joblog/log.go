@@ -1,5 +1,5 @@
 // Package joblog owns the log of record. It commits transitions by compare-and-set, reads jobs and
-// follows them live. No other package of the service reads or writes GENBUS_TASKS; the client
+// follows them live. In the service, no other package reads or writes GENBUS_TASKS. The client
 // package and the commands read it as subscribers. Package task decides the transitions.
 package joblog
 
@@ -23,11 +23,11 @@ type Log struct {
 	enc     publisher.Encoder
 	metrics *telemetry.Metrics
 	writer  string
-	// Capacity grants the bytes of the log.
+	// Capacity grants space in the log.
 	Capacity *Capacity
 }
 
-// Writer returns the opaque ID of this replica, which is new at each start.
+// Writer returns the opaque ID of this replica, which changes at each start.
 func (l *Log) Writer() string { return l.writer }
 
 // Trouble returns, without blocking, why the log is unusable, or nil if no problem is known.
@@ -40,14 +40,14 @@ func (l *Log) Get(ctx context.Context, n subject.JobName) (Entry, error) {
 	return e, err
 }
 
-// Probe is Get for an ID that the log usually does not have.
+// Probe is like Get but for a job that the log usually does not have.
 func (l *Log) Probe(ctx context.Context, n subject.JobName) (Entry, error) {
 	e, _, err := l.get(ctx, n, l.b.Probe)
 	return e, err
 }
 
-// Some reads up to broker.MostSubjects jobs with one request, and omits jobs that it does not get.
-// Any replica of the stream may answer, so an event may be outdated or already removed.
+// Some reads up to broker.MostSubjects jobs with one request. It omits jobs that are not in the
+// answer. Any replica of the stream may answer, so an event may be outdated or already removed.
 func (l *Log) Some(ctx context.Context, names []subject.JobName) (map[subject.JobName]Entry, error) {
 	subjects := make([]string, len(names))
 	for i, n := range names {
@@ -70,8 +70,8 @@ func (l *Log) Some(ctx context.Context, names []subject.JobName) (map[subject.Jo
 	return jobs, nil
 }
 
-// Find reads a job's current state from the leader by ID alone, because the ID is derived from the
-// tenant. It returns ErrNotFound if the log does not have the job.
+// Find reads a job's current state from the leader. It does not need the tenant, because the ID is
+// derived from the tenant. It returns ErrNotFound if the log does not have the job.
 func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, error) {
 	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().TaskAnyTenant(kind, id))
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -87,8 +87,8 @@ func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, er
 	return decodeStored(n, m)
 }
 
-// History reads the latest events of a job, at most most, oldest first. cut reports whether there
-// were more. A missing job has no events.
+// History reads the latest events of a job, oldest first. most limits their number, and cut reports
+// whether there were more. A missing job has no events.
 func (l *Log) History(ctx context.Context, n subject.JobName, most int) (events []Recorded, cut bool, err error) {
 	for from := uint64(1); ; {
 		page, err := l.b.Page(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID), from)
@@ -114,9 +114,9 @@ func (l *Log) History(ctx context.Context, n subject.JobName, most int) (events 
 	}
 }
 
-// Has reports whether the log has a job one of whose events is known by sequence. That event may
-// have come from a replica ahead of the leader. A leader that has not stored it cannot say that the
-// job is gone, so Has returns true.
+// Has reports whether the log has a job. seq is the sequence of one of the job's events, which may
+// have been read from a replica that is ahead of the leader. A leader that has not stored this
+// event cannot confirm that the job is gone, so Has then returns true.
 func (l *Log) Has(ctx context.Context, n subject.JobName, seq uint64) (bool, error) {
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	switch {
@@ -132,7 +132,7 @@ func (l *Log) Has(ctx context.Context, n subject.JobName, seq uint64) (bool, err
 	return err == nil, err
 }
 
-// get also returns the size of the stored event.
+// get is like Get but uses the given read and also returns the size of the stored event.
 func (l *Log) get(ctx context.Context, n subject.JobName, read func(ctx context.Context, stream, subject string) (broker.Stored, error)) (Entry, int, error) {
 	m, err := read(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
 	if errors.Is(err, broker.ErrNoMessage) {

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// measure counts an event that this replica committed. Each event is committed once, so the metrics
-// can be summed over replicas.
+// measure records the metrics of an event that this replica committed. Each event is committed
+// once, so the metrics can be summed over replicas.
 func (l *Log) measure(e Entry, took time.Duration) {
 	kind, x := subject.Kind(task.Kind(e.Job)), e.Job.GetExecution()
 	l.metrics.EventPublished(telemetry.PublishedTask, took)

@@ -14,27 +14,26 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// notifier tells this process about its own commits, and other replicas about commits to their
-// jobs.
+// notifier notifies this process of its own commits, and other replicas of commits to their jobs.
 type notifier struct {
 	b      *broker.Broker
 	log    *slog.Logger
-	writer string // this replica's
+	writer string // ID of this replica
 	hub    *hub
 }
 
-// OnCommit registers f for commits of this process that start or end a job, before Commit returns.
-// f must not block.
+// OnCommit registers f to be called when this process has committed the first or terminal event of
+// a job, before Commit returns. f must not block.
 func (t *notifier) OnCommit(f func(Notice)) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	t.hub.committed = f
 }
 
-// OnNotice registers f for peer notifications: events that another replica wrote to a job whose
-// previous event was this replica's, such as an end or a takeover, and all cancellations. f also
-// receives ends that this replica wrote to its own jobs. Peer notifications can be lost. f must not
-// block.
+// OnNotice registers f for peer notifications. These report events that another replica wrote to a
+// job whose previous event was this replica's, such as an end or a takeover, and all cancellations.
+// f is also called for ends that this replica wrote to its own jobs. Peer notifications can be
+// lost. f must not block.
 func (t *notifier) OnNotice(f func(Notice)) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
@@ -66,11 +65,11 @@ func (t *notifier) noticed(m *nats.Msg) {
 	}
 }
 
-// notify tells the writer of the job's previous event, usually its holder, about a new one. If the
-// message is lost, the holder's next commit or periodic check finds out. The first two events need
-// no message, because a holder continues from admission's event. Cancellations go to all replicas,
-// because the holder may have taken over and only poll, or not have started. They are rare, and
-// their callers wait.
+// notify tells the writer of the job's previous event, usually its holder, about a new event. If
+// the message is lost, the holder's next commit or periodic check detects the event. The first two
+// events need no message, because a holder continues from admission's event. Cancellations go to
+// all replicas, because the holder may not have written an event: it may only poll after a
+// takeover, or may not have started yet. Cancellations are rare, and their callers wait.
 func (t *notifier) notify(before string, e task.Event) {
 	n := Notice{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: t.writer}
 	switch {

@@ -10,38 +10,40 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// creditShare is the part of the log that a replica may grant between two reads of the figures.
-// Other replicas only see these grants at their next read, so it bounds the excess of all replicas
-// together, whatever their rate and the age of their figures: eight replicas exceed a limit by at
-// most 7/512 of the log, or by one larger request each.
+// creditShare defines the credit: between two reads of the figures, a replica may grant
+// 1/creditShare of the log. Other replicas see these grants only at their next read. The credit
+// therefore bounds the excess of all replicas together, regardless of their rate and the age of
+// their figures. Eight replicas exceed a limit by at most 7/512 of the log, or by one larger
+// request each.
 const creditShare = 512
 
-// countsFresh is the age at which figures are reread. Older ones are harmless, because they only
-// allow the credit.
+// countsFresh is the age at which the figures are reread. Older figures are harmless, because only
+// the credit can be granted from them.
 const countsFresh = time.Second
 
 // reservations grants bytes of the log. All callers share one read of the figures per second.
 // Between reads, this replica grants its credit, or one request that exceeds it. A grant counts
-// until a read that starts after its release, because earlier figures may not include its bytes.
+// until a read that starts after its release, because the figures of an earlier read may not
+// include its bytes.
 type reservations struct {
 	read func(context.Context) (Figures, error)
 	now  func() time.Time
 
 	mu      sync.Mutex
 	figures Figures
-	began   time.Time    // start of the read of figures; zero: none yet
+	began   time.Time    // start of the read that returned figures; zero if none
 	tried   time.Time    // start of the last read
-	held    int64        // granted and not released
-	before  int64        // held at the start of the read of figures
-	granted int64        // granted since that start
+	held    int64        // granted but not released
+	before  int64        // value of held at began
+	granted int64        // granted since began
 	reading *figuresRead // in flight, or nil
 }
 
 // figuresRead is a read in flight. err is valid once done is closed.
 type figuresRead struct {
 	began  time.Time
-	before int64 // held at its start
-	since  int64 // granted since its start
+	before int64 // value of held at began
+	since  int64 // granted since began
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -50,10 +52,10 @@ type figuresRead struct {
 var errNoCapacity = errors.New("the task log is full")
 
 // Release ends a reservation. Call it when the bytes are stored, so that the next figures include
-// them, or will never be. Until that call they count in addition to all figures.
+// them, or when they will never be stored. Until then, they count in addition to all figures.
 type Release func()
 
-// take grants bytes for a purpose until they are released. It returns errNoCapacity without
+// take grants bytes for a purpose until they are released. It returns errNoCapacity if there is no
 // capacity, and any other error if it cannot read the figures.
 func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figures, Release, error) {
 	came := c.now()
@@ -97,8 +99,9 @@ const (
 	refused
 )
 
-// judge decides on a request and returns the figures that it used. They are fresh if they were
-// fresh when the caller came, so a slow read serves its callers. The caller holds c.mu.
+// judge decides on a request and returns the figures that it used. Figures count as fresh if they
+// were fresh when the caller arrived, so that a slow read still serves the callers that wait for
+// it. The caller holds c.mu.
 func (c *reservations) judge(p purpose, bytes int64, came time.Time) (Figures, verdict) {
 	figures := c.figures
 	figures.Granted = c.before + c.granted
@@ -123,8 +126,8 @@ func (c *reservations) judge(p purpose, bytes int64, came time.Time) (Figures, v
 	return figures, granted
 }
 
-// begin starts a read for all waiting callers. It has its own timeout and outlives the caller that
-// started it. The caller holds c.mu.
+// begin starts a read for all waiting callers. The read has its own timeout and may outlast the
+// caller that started it. The caller holds c.mu.
 func (c *reservations) begin(ctx context.Context) *figuresRead {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), broker.ReadTimeout,
 		fmt.Errorf("the figures of the task log: no answer within %s", broker.ReadTimeout))
@@ -134,8 +137,8 @@ func (c *reservations) begin(ctx context.Context) *figuresRead {
 	return r
 }
 
-// finish performs a read. Bytes held at its start or granted since count in addition, because the
-// figures may not include them.
+// finish performs a read. Bytes that were held at its start or granted since then count in addition
+// to its figures, which may not include them.
 func (c *reservations) finish(ctx context.Context, r *figuresRead) {
 	defer r.cancel()
 	figures, err := c.read(ctx)

@@ -21,12 +21,12 @@ type Options struct {
 	Logger  *slog.Logger
 	// ReaderBuffer limits how far a follower may fall behind, in bytes. Default: 1 MiB.
 	ReaderBuffer int
-	// RereadEvery is the silence after which a followed job is checked, because core NATS may lose
-	// its last event. Default: 10s.
+	// RereadEvery is how long a followed job may have no events before it is checked. A check is
+	// needed because core NATS may lose the last event. Default: 10s.
 	RereadEvery time.Duration
 }
 
-// New returns a log that can commit and read. Start enables Follow and peer notifications.
+// New returns a log that can commit and read. Call Start to enable Follow and peer notifications.
 func New(o Options) *Log {
 	l := &Log{
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, writer: nuid.Next(), Capacity: newCapacity(o),

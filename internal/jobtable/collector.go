@@ -14,7 +14,7 @@ import (
 // lately is the period in which TenantJobs counts accepted and ended jobs.
 const lately = time.Hour
 
-// collector gathers a page of matching jobs and one job more, which tells whether another page
+// collector gathers a page of matching jobs and one extra job, which shows whether another page
 // follows.
 type collector struct {
 	search Search
@@ -49,8 +49,8 @@ func (c *collector) look(key listKey, r *Row) {
 	c.found.Jobs = slices.Insert(jobs, at, foundJob(p, r))
 }
 
-// matchesLabels reports whether a row has all wanted labels. If a row's labels were cut off and a
-// wanted one is missing, it counts the row in found.Maybe and reports false.
+// matchesLabels reports whether a row has all wanted labels. If a wanted label is missing from a
+// row whose labels were cut off, it counts the row in found.Maybe and reports false.
 func (c *collector) matchesLabels(r *Row) bool {
 	for _, l := range c.labels {
 		has, sure := r.labels.Has(l)

@@ -7,7 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Filter selects jobs of all tenants. Empty fields match every job; a job must match all others.
+// Filter selects jobs of all tenants. Empty fields match every job. A job must match all other
+// fields.
 type Filter struct {
 	Kind   subject.Kind `json:"kind,omitempty"`
 	Tenant string       `json:"tenant,omitempty"`
@@ -22,9 +23,9 @@ type Filter struct {
 	ErrorCode string `json:"error_code,omitempty"`
 	// Labels must all be present; the job may have more.
 	Labels map[string]string `json:"labels,omitempty"`
-	// IDs are job ids or upstream task ids. A job matches if it has one of them.
+	// IDs are job IDs or upstream task IDs. A job matches if it has one of them.
 	IDs []string `json:"ids,omitempty"`
-	// The From fields are inclusive and the Before fields exclusive. Each is a Bound.
+	// The From fields are inclusive, and the Before fields are exclusive. All are results of Bound.
 	CreatedFrom   int64 `json:"created_from,omitempty"`
 	CreatedBefore int64 `json:"created_before,omitempty"`
 	UpdatedFrom   int64 `json:"updated_from,omitempty"`

@@ -9,11 +9,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TenantJobs counts the jobs of a tenant that have a row in the table.
+// TenantJobs counts a tenant's jobs that have a row in the table.
 type TenantJobs struct {
 	Tenant string `json:"tenant"`
-	// Unfinished counts jobs that have not ended; Waiting counts the queued ones among them. Oldest
-	// is the acceptance time of the oldest unfinished job in Unix nanoseconds, or 0.
+	// Unfinished counts jobs that have not ended, and Waiting the queued ones among them. Oldest is
+	// the acceptance time of the oldest unfinished job in Unix nanoseconds, or 0 if there is none.
 	Unfinished int   `json:"unfinished,omitempty"`
 	Waiting    int   `json:"waiting,omitempty"`
 	Oldest     int64 `json:"oldest,omitempty"`
@@ -64,16 +64,18 @@ func (f FoundJob) UpdatedAt() time.Time { return time.Unix(0, f.Updated) }
 // Found is a page of search results.
 type Found struct {
 	Jobs []FoundJob `json:"jobs"`
-	// Total is the number of matching jobs on all pages. If Maybe is not zero, Total is a minimum:
-	// the index lacks some labels of Maybe more jobs, and those jobs may match too.
+	// Total is the number of matching jobs on all pages. If Maybe is not zero, Total is a minimum.
+	// The index lacks some labels of as many more jobs as Maybe counts, and these jobs may match
+	// too.
 	Total int `json:"total"`
 	Maybe int `json:"maybe,omitempty"`
 	// Since is the creation time of the newest evicted job in Unix nanoseconds, or 0. The index has
 	// every job created later.
 	Since int64 `json:"since,omitempty"`
-	// AsOf is a time at which the log held nothing newer than this answer, Unix nanoseconds.
+	// AsOf is a time in Unix nanoseconds. The answer includes everything that was in the log at
+	// that time.
 	AsOf int64 `json:"as_of"`
-	// More reports whether another page follows. NextToken is its token.
+	// More reports whether another page follows. NextToken is that page's token.
 	More      bool   `json:"more,omitempty"`
 	NextToken string `json:"-"`
 	// Tenants is set instead of Jobs if the search is ByTenant. Total then counts tenants.

@@ -14,11 +14,12 @@ type listKey struct {
 // list holds the rows of one kind and tenant.
 type list struct {
 	rows *btree.BTreeG[Row] // ordered by (created, id); events arrive in any order while the log is read
-	// cut is the newest evicted row. Ended jobs before it are not inserted again: rows after cut
-	// have no gaps, and rows before it belong to jobs that had not ended when cut moved.
+	// cut is the newest evicted row. Ended jobs up to cut are not inserted again. Therefore the
+	// rows after cut have no gaps, and any rows before it belong to jobs that had not ended when
+	// cut moved.
 	cut Row
-	// unfinished counts the jobs that have not ended, evicted ones included. evicted holds those by
-	// id.
+	// unfinished counts the jobs that have not ended, including evicted ones. evicted holds the
+	// evicted ones by ID.
 	unfinished int
 	evicted    map[string]evictedJob
 }
@@ -35,7 +36,7 @@ func newList() *list {
 
 func (l *list) isEmpty() bool { return l.rows.Len() == 0 && len(l.evicted) == 0 }
 
-// find returns the newest row with a job id, which may have been used more than once.
+// find returns the newest row with a job ID. An ID may have been used more than once.
 func (l *list) find(id string) (found Row, ok bool) {
 	l.rows.Reverse(func(r Row) bool {
 		if ok = r.ID == id; ok {
@@ -48,7 +49,7 @@ func (l *list) find(id string) (found Row, ok bool) {
 
 func (l *list) change(before, r Row) {
 	l.count(before.unfinished, r.unfinished)
-	r.ID = before.ID // the same id, in the memory already kept
+	r.ID = before.ID // the same ID, but in memory that the row already uses
 	l.rows.Set(r)
 }
 
@@ -67,8 +68,9 @@ func (l *list) count(before, after bool) {
 	}
 }
 
-// drop evicts n rows, the oldest ended jobs first. Only if there are too few of those does it evict
-// the oldest unfinished jobs, which operators search for when jobs are stuck.
+// drop evicts n rows, the oldest ended jobs first. It evicts the oldest unfinished jobs only if
+// there are not enough ended ones, because operators search for unfinished jobs when jobs are
+// stuck.
 func (l *list) drop(n int) {
 	var ended, others []Row
 	l.rows.Scan(func(r Row) bool {
@@ -88,14 +90,14 @@ func (l *list) drop(n int) {
 	}
 }
 
-// fellOut reports whether r must not be inserted again: its job was evicted unfinished, or has
-// ended and lies before the cut.
+// fellOut reports whether r must not be inserted again. This is the case if its job was evicted
+// before it ended, or has ended and is not newer than cut.
 func (l *list) fellOut(r Row) bool {
 	known, kept := l.evicted[r.ID]
 	return kept && known.created == r.Created || compareRows(r, l.cut) <= 0 && !r.unfinished
 }
 
-// recount updates the count of an evicted job.
+// recount updates unfinished for an event of an evicted job.
 func (l *list) recount(r Row) {
 	if known, kept := l.evicted[r.ID]; kept && known.created == r.Created && r.Seq < known.seq {
 		return // stale event
@@ -104,7 +106,7 @@ func (l *list) recount(r Row) {
 	l.keep(r)
 }
 
-// keep remembers an evicted job that has not ended, so that it counts until it does.
+// keep remembers an evicted job that has not ended, so that the job counts until it ends.
 func (l *list) keep(r Row) {
 	if !r.unfinished {
 		return
@@ -115,7 +117,8 @@ func (l *list) keep(r Row) {
 	l.evicted[r.ID] = evictedJob{created: r.Created, seq: r.Seq}
 }
 
-// recall reports whether the count already includes a job that re-enters the index.
+// recall reports whether unfinished already includes an evicted job. It removes the job from
+// evicted.
 func (l *list) recall(r Row) bool {
 	known, kept := l.evicted[r.ID]
 	if !kept || known.created != r.Created {
@@ -125,7 +128,7 @@ func (l *list) recall(r Row) bool {
 	return true
 }
 
-// lose stops counting an evicted job, unless a later event than r arrived for it.
+// lose stops counting an evicted job, unless an event later than r has arrived for it.
 func (l *list) lose(r Row) {
 	if known, kept := l.evicted[r.ID]; kept && known.created == r.Created && known.seq <= r.Seq {
 		l.count(l.recall(r), false)

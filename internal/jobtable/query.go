@@ -16,26 +16,27 @@ import (
 type Query struct {
 	Kind   subject.Kind
 	Tenant string
-	// Status UNSPECIFIED matches every job.
+	// Status is the status to match. UNSPECIFIED matches every job.
 	Status genbusv1.JobStatus
-	// CreatedFrom is inclusive and CreatedBefore exclusive. Each is a Bound.
+	// CreatedFrom is inclusive, and CreatedBefore is exclusive. Both are results of Bound.
 	CreatedFrom, CreatedBefore int64
-	// Size ranges from 1 to MaxPage; 0 means DefaultPage, and larger values mean MaxPage.
+	// Size is the page size. Zero means DefaultPage, and values above MaxPage mean MaxPage.
 	Size int
 	// Token is the NextToken of the previous page, or empty.
 	Token string
-	// After is the id of the job after which the page begins, if Token is empty. Empty means the
-	// beginning of the list.
+	// After is the ID of the job after which the page begins. It is ignored if Token is set. If
+	// both are empty, the page begins at the start of the list.
 	After string
-	// Offset is the number of jobs to skip. Skipped jobs are not read from the log, so the offset
-	// includes erased jobs that the list still has.
+	// Offset is the number of jobs to skip. Skipped jobs are not read from the log, so they may
+	// include erased jobs that the index still has.
 	Offset int
 	// Ascending lists the oldest jobs first.
 	Ascending bool
 }
 
-// Bound converts a timestamp to Unix nanoseconds; nil becomes 0, no bound. Times up to 1970 become
-// 1, and times that int64 cannot hold become math.MaxInt64.
+// Bound converts a timestamp to Unix nanoseconds. For nil, it returns 0, which means no bound. For
+// times up to 1970, it returns 1. For times that do not fit into an int64, it returns
+// math.MaxInt64.
 func Bound(t *timestamppb.Timestamp) int64 {
 	const most = math.MaxInt64 / int64(time.Second) // in the year 2262
 	switch {
@@ -49,7 +50,7 @@ func Bound(t *timestamppb.Timestamp) int64 {
 	return t.AsTime().UnixNano()
 }
 
-// Window returns the window at which the page begins, or ErrPageToken.
+// Window returns the window of the page. It returns ErrPageToken for an invalid token.
 func (q Query) Window() (Window, error) {
 	w := Window{Kind: q.Kind, Tenant: q.Tenant, From: q.CreatedFrom, Before: cmp.Or(q.CreatedBefore, math.MaxInt64), Skip: max(q.Offset, 0), Ascending: q.Ascending}
 	if q.Status != 0 {

@@ -16,8 +16,9 @@ import (
 const (
 	// RateMinutes is the number of minutes counted, including the current one.
 	RateMinutes = 60
-	// maxRated bounds the counted routes, because their names come from the log. A new route
-	// replaces one that had no event in these minutes.
+	// maxRated bounds the counted routes, because their names come from the log. Once it is
+	// reached, a new route is counted only if it can replace one that had no event in these
+	// minutes.
 	maxRated = 512
 )
 
@@ -36,7 +37,7 @@ type Minute struct {
 type RouteRates struct {
 	Kind  subject.Kind `json:"kind"`
 	Route string       `json:"route"`
-	// Minutes has RateMinutes elements, oldest first. The last minute is still running.
+	// Minutes has RateMinutes elements, oldest first. The last minute is incomplete.
 	Minutes []Minute `json:"minutes"`
 }
 
@@ -44,15 +45,15 @@ type RouteRates struct {
 type Rates struct {
 	// Routes lists the routes that had an event in these minutes, by kind and name.
 	Routes []RouteRates `json:"routes"`
-	// From is the start of the first minute. AsOf is a time at which the log held nothing newer
-	// than these counts. Both are Unix nanoseconds.
+	// From is the start of the first minute. The counts include everything that was in the log at
+	// the time AsOf. Both times are in Unix nanoseconds.
 	From int64 `json:"from"`
 	AsOf int64 `json:"as_of"`
 	// Unfinished counts the unfinished jobs of all tenants, without inline chats.
 	Unfinished int64 `json:"unfinished"`
 }
 
-// Of returns the minutes of a route, all zero if it had no events.
+// Of returns the minutes of a route. They are all zero if it had no events.
 func (r Rates) Of(kind subject.Kind, route string) []Minute {
 	for _, of := range r.Routes {
 		if of.Kind == kind && of.Route == route && len(of.Minutes) == RateMinutes {
@@ -85,10 +86,10 @@ type ring struct {
 // NewRateCounter returns an empty counter.
 func NewRateCounter() *RateCounter { return &RateCounter{rings: map[rateKey]*ring{}} }
 
-// Count counts an event and must be called once per event. If added is set, earlier events of the
-// job will not arrive, so Count also counts them.
+// Count counts an event. It must be called exactly once per event. If added is set, earlier events
+// of the job will not arrive, so Count also counts the job's acceptance and start.
 func (r *RateCounter) Count(n joblog.Notice, added bool, now time.Time) {
-	if n.Facts.Route == "" { // a recorded request that was refused
+	if n.Facts.Route == "" { // the record of a refused request
 		return
 	}
 	oldest := now.Add(-RateMinutes * time.Minute)
@@ -124,7 +125,7 @@ var failedWord = task.StatusWord(genbusv1.JobStatus_JOB_STATUS_FAILED)
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// of returns the ring of a route, or nil if maxRated other routes are counted.
+// of returns the ring of a route, or nil if maxRated other routes are already counted.
 func (r *RateCounter) of(key rateKey, now int64) *ring {
 	if known := r.rings[key]; known != nil {
 		return known
@@ -149,8 +150,8 @@ func (r *RateCounter) expire(now int64) {
 	}
 }
 
-// at returns the minute of time t. A time after now comes from a replica whose clock is ahead and
-// counts as now. If t is too old to count, at returns a minute that is discarded.
+// at returns the minute of time t. A time after now comes from a replica whose clock is ahead, and
+// counts as now. If t is too old to count, at returns a minute that is not part of the ring.
 func (g *ring) at(t, now time.Time) *Minute {
 	number := min(minuteOf(t), minuteOf(now))
 	m := &g.minutes[number%RateMinutes]

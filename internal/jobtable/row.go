@@ -14,8 +14,8 @@ type Row struct {
 	Created    int64  `json:"created"` // Unix nanoseconds
 	ID         string `json:"id"`
 	Status     string `json:"status"`
-	Seq        uint64 `json:"seq"` // of the latest known event
-	unfinished bool   // counts as not ended
+	Seq        uint64 `json:"seq"` // sequence of the latest known event
+	unfinished bool   // counts as unfinished
 	facts
 }
 
@@ -24,9 +24,9 @@ func rowOf(n joblog.Notice) Row {
 	return Row{Created: n.CreatedAt.UnixNano(), ID: n.Name.ID, Seq: n.Seq, Status: unique.Make(n.Status).Value(), unfinished: isUnfinished(n), facts: factsOf(n)}
 }
 
-// isUnfinished reports whether an event leaves its job unfinished. Inline chats do not count: they
-// end with their connection, and if their replica dies, no event says so. Only they begin in
-// progress.
+// isUnfinished reports whether an event leaves its job unfinished. Inline chats do not count as
+// unfinished. They end with their connection, and if their replica dies, no event reports it.
+// Inline chats are the only jobs that begin in progress.
 func isUnfinished(n joblog.Notice) bool {
 	begunInline := n.Status == "in_progress" && n.Version == 1
 	return !task.TerminalWord(n.Status) && !begunInline
@@ -36,12 +36,12 @@ func isUnfinished(n joblog.Notice) bool {
 type facts struct {
 	updated int64 // time of the latest event, Unix nanoseconds
 	shared  unique.Handle[words]
-	task    string // upstream task id
+	task    string // upstream task ID
 	labels  publisher.Labels
 	erased  bool // hidden from searches; the row remains as a place where a list can resume
 }
 
-// words are the facts that many jobs share.
+// words are facts with values that many jobs share.
 type words struct{ phase, route, model, upstream, key, code string }
 
 func factsOf(n joblog.Notice) facts {

@@ -7,10 +7,10 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 )
 
-// scanRows is the number of rows scanned per lock.
+// scanRows is the number of rows scanned per acquisition of the lock.
 const scanRows = 4096
 
-// Search scans all rows, scanRows at a time. Jobs may be added and removed between two parts.
+// Search scans all rows, scanRows at a time. Jobs may be added and removed in between.
 func (x *Table) Search(ctx context.Context, s Search) (Found, error) {
 	c := collector{search: s, found: Found{Jobs: []FoundJob{}}, now: time.Now().UnixNano()}
 	for k, v := range s.Labels {
@@ -53,8 +53,9 @@ func (x *Table) keys(f Filter) []listKey {
 	return out
 }
 
-// scan passes the rows that follow after to c, in page order so that the page fills first. The zero
-// row starts at the beginning. It returns the last scanned row and whether more may follow.
+// scan passes up to scanRows rows to c, starting after the row after or, if that is the zero row,
+// at the beginning. It proceeds in page order so that the first matches fill the page. It returns
+// the last row scanned and reports whether more rows may follow.
 func (x *Table) scan(key listKey, after Row, c *collector) (last Row, more bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

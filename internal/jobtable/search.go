@@ -8,18 +8,18 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Search is a Filter and the page wanted from its matches.
+// Search is a Filter with the requested page of its matches.
 type Search struct {
 	Filter
 	// Oldest lists the oldest jobs first, by creation time. The default is newest first.
 	Oldest bool `json:"oldest,omitempty"`
-	// Size ranges from 1 to MaxPage; 0 means DefaultPage, and larger values mean MaxPage.
+	// Size is the page size. Zero means DefaultPage, and values above MaxPage mean MaxPage.
 	Size int `json:"size"`
 	// Token is the NextToken of the previous page, or empty.
 	Token string `json:"-"`
 	After place  `json:"after,omitzero"`
-	// ByTenant counts matching jobs per tenant instead of listing them. Size is then the number of
-	// tenants, those with the most unfinished jobs first.
+	// ByTenant counts matching jobs per tenant instead of listing them. The result then contains
+	// the Size tenants with the most unfinished jobs.
 	ByTenant bool `json:"by_tenant,omitempty"`
 }
 
@@ -42,17 +42,18 @@ func (s Search) TokenAfter(found Found) string {
 	return s.formatToken(found.Jobs[len(found.Jobs)-1].place)
 }
 
-// searchToken is a page token: the place where the page begins and the digest of its search.
+// searchToken is a page token. It holds the place after which the page begins and the digest of the
+// search.
 type searchToken struct {
 	place
 	Of uint64 `json:"of"`
 }
 
-// digest identifies a search, so that its tokens do not work with another one.
+// digest identifies a search so that its page tokens do not work with another search.
 func (s Search) digest() uint64 {
 	s.Size, s.After = 0, place{}
 	h := fnv.New64a()
-	if data, err := json.Marshal(s); err == nil { // Marshal sorts maps
+	if data, err := json.Marshal(s); err == nil { // Marshal sorts map keys
 		_, _ = h.Write(data)
 	}
 	return h.Sum64()

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Table holds the newest jobs of each tenant and kind, and unfinished jobs. At its limit it evicts
-// the oldest jobs, ended ones first. The log keeps them.
+// Table holds the newest jobs of each tenant and kind, and unfinished jobs. When it reaches its
+// limit, it evicts the oldest jobs, ended ones first. They remain in the log.
 type Table struct {
 	limit int
 
@@ -26,15 +26,15 @@ type Table struct {
 // New returns a table of at most limit rows.
 func New(limit int) *Table { return &Table{limit: limit, lists: map[listKey]*list{}} }
 
-// Put applies an event from the log. It reports whether the table already knew this event or an
-// earlier one of the job. It does not copy the event's ID.
+// Put applies an event from the log. It reports whether the table already had this event or an
+// earlier one of the same job. It does not copy the event's ID.
 func (x *Table) Put(n joblog.Notice) (known bool) { return x.put(n.Name, rowOf(n)) }
 
-// Wrote applies an event with which this replica just created or ended a job, before the log
+// Wrote applies an event by which this replica has just created or ended a job, before the log
 // delivers it. It does not copy the event's ID.
 func (x *Table) Wrote(n joblog.Notice) { x.wrote(n.Name, rowOf(n)) }
 
-// put applies an event and reports whether the table already knew it or an earlier one of the job.
+// put implements Put.
 func (x *Table) put(n subject.JobName, r Row) (known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -49,15 +49,15 @@ func (x *Table) put(n subject.JobName, r Row) (known bool) {
 	case !found:
 		x.insert(l, r)
 	case r.Seq < before.Seq, before.erased && r.Seq == before.Seq, task.TerminalWord(before.Status) && !task.TerminalWord(r.Status):
-		// A stale event, possibly of a job that this replica has already ended.
+		// The event is stale, possibly because this replica has already ended the job.
 	default:
 		l.change(before, r)
 	}
 	return known
 }
 
-// wrote applies a commit of this replica. A creation never replaces a row, which may come from a
-// later event that the log delivered first.
+// wrote implements Wrote. The creation of a job never replaces a row, because the row may stem from
+// a later event that the log has already delivered.
 func (x *Table) wrote(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +66,7 @@ func (x *Table) wrote(n subject.JobName, r Row) {
 	before, found := l.rows.Get(r)
 	switch {
 	case !found && compareRows(r, l.cut) <= 0:
-		if ended { // only an end: the log may already have delivered the end of a job just created
+		if ended { // ignore a creation, because the log may already have delivered the job's end
 			l.recount(r)
 		}
 		x.drop(listKey{n.Kind, n.Tenant})
@@ -95,9 +95,10 @@ func (x *Table) insert(l *list, r Row) {
 	}
 }
 
-// evict drops a hundredth of the rows, at least one: the oldest of the longest lists, so that one
-// busy tenant does not push out the others. Dropping many at once spreads the cost of scanning all
-// lists. With more tenants than rows, some tenants keep none.
+// evict drops a hundredth of the limit, but at least one row. It takes the oldest rows of the
+// longest lists, so that one busy tenant does not displace the others. Dropping many rows at once
+// amortizes the cost of scanning all lists. If there are more tenants than rows, some tenants have
+// no rows.
 func (x *Table) evict() {
 	n := max(x.limit/100, 1)
 	longest := x.longest(n)
@@ -121,7 +122,7 @@ func (x *Table) evict() {
 func (x *Table) longest(n int) int {
 	lengths := make([]int, 0, len(x.lists))
 	for _, l := range x.lists {
-		if n := l.rows.Len(); n > 0 { // lists without rows only count evicted jobs
+		if n := l.rows.Len(); n > 0 { // lists without rows have only evicted jobs
 			lengths = append(lengths, n)
 		}
 	}
@@ -134,7 +135,7 @@ func (x *Table) longest(n int) int {
 		if i+1 < len(lengths) {
 			next = lengths[i+1]
 		}
-		// Cutting the i+1 longest lists to the length of the next one drops this many.
+		// Cutting the i+1 longest lists to the length of the next one drops sum-(i+1)*next rows.
 		if sum-(i+1)*next >= n {
 			return (sum - n) / (i + 1)
 		}
@@ -142,7 +143,7 @@ func (x *Table) longest(n int) int {
 	return 0
 }
 
-// Expire removes jobs whose last event has aged out of the log, which now begins at first.
+// Expire removes jobs whose last event has aged out of the log. first is the log's first sequence.
 func (x *Table) Expire(first uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,8 +168,8 @@ func (x *Table) Expire(first uint64) {
 	}
 }
 
-// Erase hides a job from searches, unless a later event than r arrived for it. Its row stays, so
-// that late events do not bring the job back.
+// Erase hides a job from searches, unless an event later than r has arrived for it. The row stays
+// so that late events do not bring the job back.
 func (x *Table) Erase(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -185,7 +186,7 @@ func (x *Table) Erase(n subject.JobName, r Row) {
 	x.drop(listKey{n.Kind, n.Tenant})
 }
 
-// Forget removes a job that the log no longer has, unless a later event than r arrived for it.
+// Forget removes a job that the log no longer has, unless an event later than r has arrived for it.
 func (x *Table) Forget(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -202,9 +203,9 @@ func (x *Table) Forget(n subject.JobName, r Row) {
 	x.drop(listKey{n.Kind, n.Tenant})
 }
 
-// drop deletes an empty list. Publishers can invent tenants, so empty lists would pile up.
+// drop deletes an empty list. Publishers can invent tenant names, so empty lists would accumulate.
 func (x *Table) drop(key listKey) {
-	if l := x.lists[key]; l != nil && l.isEmpty() { // an insertion may have evicted it
+	if l := x.lists[key]; l != nil && l.isEmpty() { // an insertion may already have removed the list
 		delete(x.lists, key)
 	}
 }

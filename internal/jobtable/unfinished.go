@@ -21,8 +21,9 @@ func (x *Table) Unfinished(tenant string) int {
 	return n
 }
 
-// UnfinishedByTenant counts the unfinished jobs of the n tenants that have the most and of the
-// tenants in also, leaving out tenants without any. total counts the jobs of all tenants.
+// UnfinishedByTenant returns the numbers of unfinished jobs of the n tenants that have the most and
+// of the tenants in also. It omits tenants without unfinished jobs. total is the number for all
+// tenants.
 func (x *Table) UnfinishedByTenant(n int, also []string) (jobs map[string]int64, total int64) {
 	x.mu.RLock()
 	all := make(map[string]int64, len(x.lists))

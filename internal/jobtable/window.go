@@ -6,17 +6,17 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Window selects rows of a list: up to N matching ones, strictly after a given row and after Skip
-// more. The zero row sorts before all others.
+// Window selects up to N matching rows of a list. It begins strictly after a given row and skips
+// Skip matching rows. The zero row sorts before all others.
 type Window struct {
 	Kind   subject.Kind `json:"kind"`
 	Tenant string       `json:"tenant"`
-	// An empty Status matches every job. From is inclusive and Before exclusive.
+	// An empty Status matches every job. From is inclusive, and Before is exclusive.
 	Status string `json:"status,omitempty"`
 	From   int64  `json:"from,omitempty"` // Unix nanoseconds
 	Before int64  `json:"before"`
-	// AfterCreated and AfterID identify the row after which the window begins. AfterJob names that
-	// row by its job id instead.
+	// AfterCreated and AfterID identify the row after which the window begins. AfterJob identifies
+	// that row by its job ID instead.
 	AfterCreated int64  `json:"after_created,omitempty"`
 	AfterID      string `json:"after_id,omitempty"`
 	AfterJob     string `json:"after_job,omitempty"`
@@ -35,7 +35,7 @@ func (w *Window) match(r Row) bool {
 	return (w.Status == "" || r.Status == w.Status) && r.Created >= w.From && r.Created < w.Before
 }
 
-// Page returns the rows of a window in its order. found is false if the table has no row of
+// Page returns the rows of a window in its order. found is false if the table has no row for
 // AfterJob.
 func (x *Table) Page(w Window) (out []Row, found bool) {
 	x.mu.RLock()

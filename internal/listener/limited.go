@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// limited reserves a slot for each connection before it accepts one.
+// limited reserves a slot before it accepts each connection.
 type limited struct {
 	net.Listener
 	places chan struct{}
@@ -29,7 +29,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	return &conn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
-// Close ends Accept. Open connections stay open.
+// Close stops Accept. Open connections stay open.
 func (l *limited) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
@@ -47,8 +47,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http end a response to a request that it did not read completely. Without it,
-// a reset could destroy the response.
+// CloseWrite lets net/http close the write side after it responds to a request that it did not read
+// completely. Without it, a connection reset could discard the response.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

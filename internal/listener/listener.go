@@ -1,5 +1,5 @@
-// Package listener opens server addresses, with a limit on open connections and with TLS files that
-// are reloaded when they change. It serves nothing itself.
+// Package listener opens server addresses. It can limit open connections and use TLS files, which
+// it reloads when they change.
 package listener
 
 import (
@@ -12,20 +12,20 @@ import (
 
 // Options configure Open.
 type Options struct {
-	// Addr is host:port. Port 0 selects a free port. Required.
+	// Addr has the form host:port. Port 0 selects a free port. Required.
 	Addr string
-	// MaxConnections limits open connections; 0 means no limit. More connections wait in the
-	// system's queue until one closes.
+	// MaxConnections limits open connections. 0 means no limit. Excess connections wait in the
+	// system's queue until an open one closes.
 	MaxConnections int
-	// TLS names the TLS files. If it is empty, connections are plain.
+	// TLS names the TLS files. If it is empty, connections are not encrypted.
 	TLS Files
 	// Protocols are the ALPN protocols offered to clients, such as h2.
 	Protocols []string
-	// Logger receives an entry when the TLS files are read or cannot be used. Required with TLS.
+	// Logger receives a message when the TLS files are read or cannot be used. Required with TLS.
 	Logger *slog.Logger
 }
 
-// Open opens the address. Closing the listener ends Accept.
+// Open listens on o.Addr.
 func Open(ctx context.Context, o Options) (net.Listener, error) {
 	var secure *tls.Config
 	if !o.TLS.None() {

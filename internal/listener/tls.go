@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Files are the PEM files of a TLS server.
+// Files names the PEM files of a TLS server.
 type Files struct {
-	// Cert is the server's certificate, followed by its intermediates. Key is its private key. Set
-	// both or neither.
+	// Cert contains the server's certificate, followed by its intermediates. Key contains its
+	// private key. Set both or neither.
 	Cert, Key string
-	// ClientCA holds the authorities of client certificates. If it is set, every client must
-	// present one.
+	// ClientCA contains the authorities for client certificates. If it is set, every client must
+	// present a certificate.
 	ClientCA string
 }
 
@@ -40,7 +40,7 @@ const (
 
 var fields = []string{fieldCert, fieldKey, fieldClientCA}
 
-// FileError names the file that cannot be used, and the cause.
+// FileError reports which file cannot be used, and why.
 type FileError struct {
 	Field string // cert_file, key_file or client_ca_file
 	Err   error
@@ -49,20 +49,21 @@ type FileError struct {
 func (e *FileError) Error() string { return "tls: " + e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
-// lookEvery is the shortest interval between checks for changed files, shared by all handshakes.
+// lookEvery is the minimum interval between checks for changed files, shared by all handshakes.
 const lookEvery = time.Second
 
 // Secure reads the files and returns a configuration that reloads them when they change. It checks
-// during handshakes, at most once a second. Errors are *FileError. If the changed files cannot be
-// used, for example in the middle of a replacement, it keeps the previous ones and logs a warning.
-// The minimum version is TLS 1.2; other settings are Go's defaults.
+// for changes during handshakes, at most once a second. If changed files cannot be used, for
+// example because they are being replaced, it keeps the previous ones and logs a warning. The
+// minimum version is TLS 1.2. With ClientCA, session tickets are disabled. Other settings have the
+// defaults of crypto/tls. Errors are of type *FileError.
 func Secure(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	s := &secured{files: f, protocols: protocols, log: log}
 	if err := s.read(); err != nil {
 		return nil, err
 	}
-	// The NATS server, for example, reads the outer configuration to learn whether clients need a
-	// certificate.
+	// The NATS server, for example, reads the outer configuration to determine whether clients need
+	// a certificate.
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols, ClientAuth: s.config.ClientAuth, ClientCAs: s.config.ClientCAs,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(time.Now()), nil },
@@ -119,7 +120,8 @@ func (s *secured) readAgain() {
 	}
 }
 
-// read stats the files before it reads them, so that a concurrent change is noticed later.
+// read calls os.Stat before it reads the files, so that the next check detects a change made during
+// the read.
 func (s *secured) read() error {
 	states := make([]fs.FileInfo, 0, len(s.files.names()))
 	for i, name := range s.files.names() {
@@ -139,7 +141,8 @@ func (s *secured) read() error {
 			return err
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
-		// A resumed session presents no certificate, so a removed authority would stay trusted.
+		// A resumed session does not present a certificate, so a removed authority would remain
+		// trusted.
 		config.SessionTicketsDisabled = true
 	}
 	s.config, s.states = config, states
@@ -147,7 +150,7 @@ func (s *secured) read() error {
 	return nil
 }
 
-// pair reads the certificate and its key. A mismatch is reported as an error of the key.
+// pair reads the certificate and its key. If they do not match, the error names the key.
 func (f Files) pair() (tls.Certificate, error) {
 	certificate, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err == nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxLabelPairs bounds the work for one header; admission allows far fewer pairs.
+// maxLabelPairs bounds the work for one header. Admission allows far fewer pairs.
 const maxLabelPairs = 64
 
 // ParseLabels parses the value of a Genbus-Labels or genbus-labels header: "k=v,k=v". It trims
 // spaces around keys and values. Commas, percent signs and non-ASCII characters must be
-// percent-encoded. An empty value gives nil. Errors are *errcode.Error.
+// percent-encoded. An empty value yields nil. Errors are *errcode.Error.
 func ParseLabels(value string) (map[string]string, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, nil

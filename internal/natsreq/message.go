@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// FromVideo converts a VideoRequest, without tenant and ingress. A nil message or one without a
-// body gives an *errcode.Error.
+// FromVideo converts a VideoRequest. It does not set tenant and ingress. It returns an
+// *errcode.Error if the message is nil or has no body.
 func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
 	if m == nil {
 		return admission.Request{}, missing()
@@ -58,7 +58,7 @@ func bodyFault(err error) error {
 	return errcode.From(err)
 }
 
-// expiry converts a timestamp. An invalid one is an error, not "none".
+// expiry converts a timestamp. nil means that there is no expiry. An invalid timestamp is an error.
 func expiry(t *timestamppb.Timestamp) (time.Time, error) {
 	if t == nil {
 		return time.Time{}, nil

@@ -1,4 +1,4 @@
-// Package natsreq decodes requests that arrive over NATS: it turns subject, headers and message
+// Package natsreq decodes requests that arrive over NATS. It converts subject, headers and message
 // into an admission.Request.
 package natsreq
 
@@ -20,22 +20,22 @@ import (
 
 // Incoming is a request that arrived over NATS.
 type Incoming struct {
-	// Request is the complete request. With an Upload it has only kind, tenant, ingress and header
-	// values until Uploads.Complete.
+	// Request is the complete request. If Upload is set, Request contains only kind, tenant,
+	// ingress and header values until Uploads.Complete has returned.
 	admission.Request
-	// Upload locates the complete request; nil if it is in the message.
+	// Upload locates the complete request. It is nil if the message contains the complete request.
 	Upload *Upload
 }
 
 // Decode decodes a message on genbus.request.<kind>.<tenant> or genbus.call.<kind>.<tenant>.
 // Without a content-type header, or with application/protobuf, data is a genbus.v1.VideoRequest or
 // ChatRequest. With application/json it is the body of the HTTP API, kept byte for byte. The
-// headers genbus-request-id and genbus-labels add values that a JSON body cannot have. Protobuf
-// messages may use them, too, but must not contradict them.
+// headers genbus-request-id and genbus-labels add values that a JSON body cannot have. Publishers
+// may also set these headers on a Protobuf message, but the headers must not contradict it.
 //
-// Errors are *errcode.Error. The request returned with an error has the kind, the tenant (as in the
-// subject, legal or not) and the ingress as far as they were readable, for the dead letter and the
-// metrics.
+// Errors are *errcode.Error. With an error, Decode still returns the kind, tenant and ingress that
+// it could read, for the dead letter and the metrics. The tenant is as in the subject and may be
+// illegal.
 //
 // Decode does not read the trace context in the headers.
 func Decode(names subject.Space, subj string, header nats.Header, data []byte) (Incoming, error) {
@@ -90,8 +90,8 @@ func parseSubject(names subject.Space, subj string) (admission.Request, error) {
 	return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressNATS}, err
 }
 
-// IsJSON reports whether the headers declare data, and therefore the reply, as JSON. A media type
-// other than JSON and Protobuf gives an *errcode.Error.
+// IsJSON reports whether the headers declare data, and therefore the reply, as JSON. It returns an
+// *errcode.Error for media types other than JSON and Protobuf.
 func IsJSON(header nats.Header) (bool, error) {
 	value := get(header, subject.HeaderContentType)
 	if value == "" {
@@ -134,8 +134,9 @@ func requestOf(m message) (admission.Request, error) {
 	return FromVideo(video)
 }
 
-// unreadable omits the decoder's error, which does not help publishers. The usual mistake is a JSON
-// body without its content-type.
+// unreadable returns the error for data that is not the expected message. It omits the decoder's
+// error, which does not help publishers. The usual mistake is a JSON body without a content-type
+// header.
 func unreadable(m proto.Message, data []byte) error {
 	hint := ""
 	if len(data) > 0 && data[0] == '{' {
@@ -160,8 +161,9 @@ func fromHeader(r *admission.Request, header nats.Header) error {
 }
 
 // AddHeaders adds the request ID (genbus-request-id on NATS, otherwise Idempotency-Key) and the
-// labels from headers to a request. Empty values add nothing. A header that contradicts the message
-// gives an *errcode.Error: ignoring either could create a second paid job.
+// labels from headers to a request. Empty values add nothing. If a header contradicts the message,
+// AddHeaders returns an *errcode.Error, because ignoring either value could create a second paid
+// job.
 func AddHeaders(r *admission.Request, requestID, labels string) error {
 	if err := addRequestID(r, requestID); err != nil {
 		return err
@@ -182,7 +184,7 @@ func addRequestID(r *admission.Request, requestID string) error {
 }
 
 // get reads a header in any case, because nats.Header is case-sensitive and some clients write
-// Content-Type. The lower-case spelling wins.
+// Content-Type. The lower-case spelling takes precedence.
 func get(header nats.Header, key string) string {
 	return telemetry.HeaderCarrier(header).Get(key)
 }

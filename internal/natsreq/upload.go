@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// MaxUpload is the largest request read from an object store, in bytes: a body of 32 MiB plus
-	// labels and request ID.
+	// MaxUpload is the size in bytes of the largest request read from an object store. It leaves
+	// space for a body of 32 MiB, labels and request ID.
 	MaxUpload = 33 << 20
 	// maxUploadName is the length of the longest upload name.
 	maxUploadName = 255
@@ -27,12 +27,12 @@ const (
 type Upload struct {
 	// Object is the object named by the message, in the tenant's bucket.
 	Object broker.Body
-	// read is true once the complete object was read and matches the reference.
+	// read is true once the complete object has been read and matches the reference.
 	read bool
 }
 
-// uploadOf validates a message's reference. It uses the tenant's own bucket whatever the reference
-// says, because NATS permissions apply to the subject.
+// uploadOf validates a message's reference. It uses the tenant's own bucket regardless of the
+// reference, because NATS permissions apply to the subject.
 func uploadOf(bucket string, m message) (*Upload, error) {
 	ref := m.GetStored()
 	if v := append(setWithStored(m), wrongRef(bucket, ref)...); len(v) > 0 {
@@ -46,8 +46,8 @@ func uploadOf(bucket string, m message) (*Upload, error) {
 	return &Upload{Object: b}, nil
 }
 
-// setWithStored finds fields set next to the reference. They would be lost, because the stored
-// request replaces the message.
+// setWithStored finds fields that are set in addition to the reference. They would be lost, because
+// the stored request replaces the message.
 func setWithStored(m message) (out []errcode.Violation) {
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if f.Name() != "stored" {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxUploads bounds the uploads that one process reads at a time, from all ingresses. Each may
-	// take twice MaxUpload of memory until it is admitted.
+	// maxUploads limits how many uploads one process reads at the same time, from all ingresses.
+	// Each upload may take twice MaxUpload of memory until it is admitted.
 	maxUploads = 8
 	// readWithin bounds the reading of one upload.
 	readWithin = 10 * time.Second
 )
 
-// Uploads reads requests that are larger than a message and removes them after use. A process has
-// one, because its slots are shared by all ingresses. It is safe for concurrent use.
+// Uploads reads requests that are larger than a message and removes them after use. All ingresses
+// of a process must share one Uploads, which limits them together. It is safe for concurrent use.
 type Uploads struct {
 	bodies *broker.Bodies
 	log    *slog.Logger
@@ -35,12 +35,13 @@ func NewUploads(bodies *broker.Bodies, log *slog.Logger) *Uploads {
 }
 
 // Complete reads the upload that a request names and completes in with it. It does nothing for a
-// request without an upload. It waits at most wait for one of the process's slots, and otherwise
-// fails with queue_full. The caller keeps the slot until it calls release after the admission;
-// release is never nil.
+// request without an upload. It waits for one of the process's slots, and returns queue_full if
+// wait passes first. The caller must call release after the admission to free the slot. release is
+// never nil.
 //
-// A missing or different object gives input_lost. If JetStream does not answer, the error is
-// broker_unavailable and nothing was accepted. Every error is an *errcode.Error.
+// If the object is missing or differs from the reference, the error is input_lost. If JetStream
+// does not answer, the error is broker_unavailable and nothing was accepted. Every error is an
+// *errcode.Error.
 func (u *Uploads) Complete(ctx context.Context, in *Incoming, wait time.Duration) (release func(), err error) {
 	if in.Upload == nil {
 		return func() {}, nil
@@ -116,7 +117,7 @@ func (in *Incoming) complete(data []byte) error {
 }
 
 // Remove deletes the upload of a finished request, even after ctx has ended. If that fails, the
-// object expires with its bucket's TTL. Only objects that were read are removed, so that a wrong
+// object expires with its bucket's TTL. Remove deletes only an object that was read, so a wrong
 // name deletes nothing.
 func (u *Uploads) Remove(ctx context.Context, up *Upload) {
 	if up == nil || !up.read {

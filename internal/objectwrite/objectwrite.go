@@ -1,8 +1,8 @@
-// Package objectwrite builds the messages of a JetStream object (ADR 20 of NATS): subjects, chunks
-// and description. Callers publish them.
+// Package objectwrite builds the messages of a JetStream object (NATS ADR 20): subjects, chunks and
+// description. Callers publish them.
 //
-// It replaces ObjectStore.Put of the client library, which publishes up to 4,000 chunks ahead of
-// the acks. If the stream has no leader for a moment, Put resends from its only buffer, which
+// It replaces the client library's ObjectStore.Put, which publishes up to 4,000 chunks ahead of the
+// acks. If the stream briefly has no leader, Put resends a chunk from its only buffer, which
 // already holds a later chunk.
 package objectwrite
 
@@ -21,8 +21,9 @@ import (
 // maxChunk is the chunk size in bytes, unless max_payload is too small for it.
 const maxChunk = 512 << 10
 
-// ChunkSize returns the bytes per chunk for a connection with this max_payload, which is 0 before
-// the first connection. The result is at least 1, because chunks of size 0 would never end.
+// ChunkSize returns the chunk size, in bytes, for a connection with the given max_payload, which is
+// 0 before the first connection. The result is at least 1, because chunks of size 0 would never
+// end.
 func ChunkSize(maxPayload int64) int64 {
 	if maxPayload <= 0 {
 		return maxChunk
@@ -62,10 +63,10 @@ func Put(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size int6
 	return digest, publish(m)
 }
 
-// Chunks publishes r in chunks of size bytes and completes info, whose Bucket, Name and NUID are
-// set. It waits for each publish, which bounds the memory here and in the server and makes the
-// buffer safe to reuse. It checks ctx between chunks. It returns the SHA-256 digest of r, or the
-// error of r or publish, or the cause of ctx, unwrapped.
+// Chunks publishes r in chunks of size bytes and completes info. The Bucket, Name and NUID of info
+// must be set. Chunks waits for each publish, which bounds the memory here and in the server and
+// makes the buffer safe to reuse. It checks ctx between chunks. It returns the SHA-256 digest of r,
+// or, unwrapped, the error of r or publish or the cause of ctx.
 func Chunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, size int64, publish func(*nats.Msg) error) (digest [sha256.Size]byte, err error) {
 	chunk := make([]byte, size)
 	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(len(chunk))}

@@ -19,22 +19,22 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// attachable lists the codes of dead letters whose upstream has or may have a task.
+// attachable lists the error codes of dead letters whose upstream has, or may have, a task.
 var attachable = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.LogLost}
 
-// Attach makes a new job of a video task that an upstream already has, and removes the dead letter.
-// It submits nothing. taskID is the upstream's id. If it is empty, Attach uses the id in the dead
-// letter, or asks the upstream by our id for the task.
+// Attach creates a new job for a video task that an upstream already has, and removes the dead
+// letter. It submits nothing. taskID is the upstream's task ID. If it is empty, Attach uses the ID
+// in the dead letter. If there is none, Attach looks up the task at the upstream by our ID.
 //
-// Like Redrive, Attach makes one job per dead letter. An attached dead letter can be neither
-// redriven nor attached to another task.
+// Like Redrive, Attach creates at most one job per dead letter. A dead letter that has been
+// attached can be neither redriven nor attached to another task.
 func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
 	data, err := p.data(ctx, l)
-	if err != nil && errcode.CodeOf(err) != errcode.InputLost { // the dead letter has all that the log needs of the request
+	if err != nil && errcode.CodeOf(err) != errcode.InputLost { // even without the request, the dead letter has all that the job needs
 		return joblog.Entry{}, err
 	}
 	if taskID == "" && l.GetUpstreamTaskId() == "" && l.GetOwnTaskId() != "" && l.attachable() {
@@ -56,7 +56,7 @@ func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID strin
 	return p.resolve(ctx, l, r)
 }
 
-// taskOf returns the task to attach: given, or the one in the dead letter.
+// taskOf returns the ID of the task to attach. If given is empty, it is the ID in the dead letter.
 func taskOf(l letter, given string) (string, error) {
 	if !l.attachable() {
 		return "", errcode.New(errcode.LetterUnusable,
@@ -91,9 +91,9 @@ func printable(s string) bool {
 	return true
 }
 
-// attachment returns the task with the route that polls it under the upstream key of its
-// submission. If no route can, it sets Refusal and leaves the error to admission, which may find
-// that the dead letter already has a job.
+// attachment returns the task with the route that polls it, using the upstream key of its
+// submission. If no route can poll it, attachment sets Refusal instead of returning an error,
+// because admission may find that the dead letter already has a job.
 func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *admission.Attachment {
 	work := l.GetWork()
 	key := pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
@@ -116,7 +116,7 @@ func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *ad
 	return a
 }
 
-// task returns the fields that select the route and upstream key of the dead letter's task.
+// task returns a task with the fields that select the route and the upstream key.
 func (l letter) task() *genbusv1.VideoTask {
 	return &genbusv1.VideoTask{
 		Protocol:  l.GetWork().GetProtocol(),
@@ -130,8 +130,8 @@ func unreadable(l letter) *errcode.Error {
 		l.seq, pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
 }
 
-// ticket returns the ticket that the protocol needs besides the task id. It comes from the dead
-// letter or, if no answer was read, from the request body.
+// ticket returns the ticket that the protocol needs in addition to the task ID. It comes from the
+// dead letter or, if the upstream's answer was never read, from the request body.
 func ticket(l letter, home *routes.Video, model string, data []byte) (string, error) {
 	t, ok := home.Wire.Bodies.(upstream.Ticketer)
 	if l.GetUpstreamTicket() != "" || !ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Requests lets operators read the requests of jobs and submit them again.
+// Requests lets operators read the requests and replies of jobs, and submit requests again.
 type Requests struct {
 	Config      *config.Live
 	Items       queue.Items
@@ -37,11 +37,11 @@ const (
 type stored struct {
 	data []byte
 	from string
-	ref  *genbusv1.BlobRef // nil for a body inside a message
+	ref  *genbusv1.BlobRef // nil if a message contains the body
 }
 
-// Read returns the stored request of a job and the stored reply of a chat. Bodies too large for the
-// answer are returned by reference.
+// Read returns the stored request of a job and, for a chat, the stored reply. Bodies that are too
+// large for the answer are returned by reference.
 func (p Requests) Read(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobBodiesResponse, error) {
 	cfg := p.Config.Now()
 	if !cfg.OperatorsReadBodies {
@@ -72,8 +72,8 @@ func (p Requests) Read(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobBod
 	return out, nil
 }
 
-// find returns the request of a job from its kept copy, work item or dead letters. It returns an
-// empty body if none has it.
+// find returns a job's request from its kept copy, its work item or its dead letters. It returns an
+// empty body if none of them has the request.
 func (p Requests) find(ctx context.Context, e joblog.Entry) (stored, error) {
 	for _, look := range []func(context.Context, joblog.Entry) (stored, error){p.kept, p.inItem, p.inLetter} {
 		if found, err := look(ctx, e); err != nil || len(found.data) > 0 {
@@ -87,7 +87,8 @@ func (p Requests) kept(ctx context.Context, e joblog.Entry) (stored, error) {
 	return p.fetch(ctx, e.Job.GetExecution().GetInput(), fromKept)
 }
 
-// fetch reads a body from the object store. It returns an empty body if the store has lost it.
+// fetch reads a body from the object store. It returns an empty body if ref is nil or the store no
+// longer has the body.
 func (p Requests) fetch(ctx context.Context, ref *genbusv1.BlobRef, from string) (stored, error) {
 	if ref == nil {
 		return stored{}, nil
@@ -100,7 +101,7 @@ func (p Requests) fetch(ctx context.Context, ref *genbusv1.BlobRef, from string)
 }
 
 // inItem reads the request from the work item. It skips items of other requests with the same job
-// id.
+// ID.
 func (p Requests) inItem(ctx context.Context, e joblog.Entry) (stored, error) {
 	items, err := p.Items.All(ctx, e.Name())
 	if err != nil {
@@ -121,8 +122,8 @@ func (p Requests) inItem(ctx context.Context, e joblog.Entry) (stored, error) {
 	return stored{}, nil
 }
 
-// inLetter reads the request from a dead letter. It skips dead letters that an erased job left
-// under the same id.
+// inLetter reads the request from a dead letter. It skips the dead letters of an erased job that
+// had the same ID.
 func (p Requests) inLetter(ctx context.Context, e joblog.Entry) (stored, error) {
 	letters, err := p.DeadLetters.ofJob(ctx, e.Name())
 	if err != nil {

@@ -25,19 +25,20 @@ import (
 const (
 	// maxTasks bounds the list of AttachUpstreamTasks.
 	maxTasks = 1000
-	// maxNamedTasks bounds the wrong list entries that an error names.
+	// maxNamedTasks bounds the number of wrong list entries that an error names.
 	maxNamedTasks = 10
-	// settled is how far past as_of the index must be before jobs are listed. A job's first event
-	// is stored after its acceptance time, and the clocks of replicas differ.
+	// settled is the margin by which the index must be past as_of before jobs are listed. It is
+	// needed because a job's first event is stored some time after the job's acceptance, and
+	// because the clocks of replicas differ.
 	settled = 2 * time.Second
-	// indexWait bounds the wait for the index, and indexPoll is the interval of checks.
+	// indexWait bounds the wait for the index, and indexPoll is the interval between checks.
 	indexWait = 15 * time.Second
 	indexPoll = 200 * time.Millisecond
-	// countTime bounds counting, which reads dead letters one by one.
+	// countTime bounds the time for counting, which reads dead letters one by one.
 	countTime = 5 * time.Second
 )
 
-// Bulk acts on many jobs or dead letters in one call. Each method checks a request and returns an
+// Bulk acts on many jobs or dead letters in one call. Each method checks its request and returns an
 // Action that does the work. All fields are required.
 type Bulk struct {
 	Jobs        Jobs
@@ -45,8 +46,8 @@ type Bulk struct {
 	Cancel      Cancel
 }
 
-// Cancel ends an unfinished job if holds is true for its log entry. It reports whether it ended the
-// job.
+// Cancel cancels an unfinished job if holds returns true for its log entry. It reports whether it
+// has cancelled the job.
 type Cancel func(ctx context.Context, n subject.JobName, holds func(joblog.Entry) bool) (cancelled bool, err error)
 
 // CancelJobs cancels the unfinished jobs that match a filter.
@@ -104,7 +105,7 @@ func (b Bulk) DropDeadLetters(m *genbusv1.DropDeadLettersRequest) (Action, error
 	})
 }
 
-// AttachUpstreamTasks makes jobs of the upstream tasks of dead letters. A missing dead letter
+// AttachUpstreamTasks creates jobs for the upstream tasks of dead letters. A missing dead letter
 // counts as a failure, because its sequence may be mistyped.
 func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Action, error) {
 	tasks := m.GetTasks()
@@ -113,7 +114,7 @@ func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Actio
 		count: func(ctx context.Context, at deadletter.Extent, p *genbusv1.BulkProgress) error {
 			p.Total, p.TotalExact = int64(len(tasks)), true
 			if !m.GetDryRun() {
-				return nil // a run finds missing dead letters step by step
+				return nil // a run detects missing dead letters in its steps
 			}
 			letters := b.DeadLetters.within(at)
 			for _, t := range tasks {
@@ -193,7 +194,8 @@ type BulkRequest interface {
 	GetToken() string
 }
 
-// checkEverything rejects a run that matches everything without setting everything.
+// checkEverything rejects a run whose filter matches everything unless the request also sets the
+// field everything.
 func checkEverything(m BulkRequest, everything, all bool) []errcode.Violation {
 	if !all || everything || m.GetDryRun() {
 		return nil
@@ -244,8 +246,9 @@ func isKnown(m protoreflect.Message) bool {
 	return known
 }
 
-// jobFilter restricts a filter to jobs accepted by a moment, oldest first. A cancelled job no
-// longer matches, but this does not move the next page.
+// jobFilter restricts a filter to jobs accepted no later than until, and lists the oldest first.
+// Cancelled jobs no longer match, but this does not shift the next page, because a cursor refers to
+// a job and not to an offset.
 func jobFilter(given *genbusv1.ListJobsRequest, until time.Time, cursor string) *genbusv1.ListJobsRequest {
 	f := proto.CloneOf(given)
 	f.OldestFirst, f.PageSize, f.PageToken = true, maxPage, cursor
@@ -255,8 +258,8 @@ func jobFilter(given *genbusv1.ListJobsRequest, until time.Time, cursor string) 
 	return f
 }
 
-// cancels returns the steps of a page of jobs. It first waits until the index has all jobs accepted
-// by a moment.
+// cancels returns the steps for a page of jobs. It first waits until the index has all jobs
+// accepted no later than until.
 func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until time.Time) (steps []step, next string, err error) {
 	var page *genbusv1.ListJobsResponse
 	for begin := time.Now(); ; {
@@ -275,7 +278,7 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 	}
 	for _, j := range page.GetJobs() {
 		n := subject.JobName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}
-		holds := func(e joblog.Entry) bool { // another creation time means that the id was erased and reused
+		holds := func(e joblog.Entry) bool { // a different creation time means that the job was erased and its ID reused
 			return e.Job.GetCreatedAt().AsTime().Equal(j.GetCreatedAt().AsTime()) && stillMatches(f, e)
 		}
 		steps = append(steps, step{jobID: n.ID, do: func(ctx context.Context) (bool, error) {
@@ -286,8 +289,8 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 	return steps, page.GetNextPageToken(), nil
 }
 
-// stillMatches reports whether a job still fits its filter, according to the log: the index lags
-// behind, and a step may wait. It checks only fields that can change.
+// stillMatches reports whether a job still matches its filter according to the log. The index may
+// lag behind the log, and a step may have waited. stillMatches checks only fields that can change.
 func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	facts, updated := publisher.FactsOf(e.Job), e.Job.GetUpdatedAt().AsTime().UnixNano()
@@ -297,8 +300,8 @@ func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
 		is(f.GetUpstreamKey(), facts.Key) && is(f.GetErrorCode(), facts.ErrorCode) && (from == 0 || updated >= from) && (before == 0 || updated < before)
 }
 
-// ifThere ignores errors about missing jobs and dead letters, which an earlier run or another
-// operator has handled.
+// ifThere ignores errors about missing jobs and dead letters, because an earlier run or another
+// operator has already handled them.
 func ifThere(err error) error {
 	if slices.Contains([]errcode.Code{errcode.TaskNotFound, errcode.ChatNotFound, errcode.LetterNotFound}, errcode.CodeOf(err)) {
 		return nil

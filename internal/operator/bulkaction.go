@@ -23,25 +23,25 @@ const (
 	// parallel is the number of concurrent steps of an action.
 	parallel = 8
 	stepTime = 30 * time.Second
-	// tellEvery is the interval of progress reports.
+	// tellEvery is the interval between progress reports.
 	tellEvery = time.Second
-	// maxFailures bounds the failures listed in a progress.
+	// maxFailures bounds the failures listed in a progress report.
 	maxFailures = 10
-	// maxFilterJSON bounds a filter or list as JSON, in bytes. The audit record contains it and
-	// must fit into the smallest max_payload.
+	// maxFilterJSON bounds the JSON of a filter or list, in bytes. The audit record contains this
+	// JSON and must fit into the smallest max_payload.
 	maxFilterJSON = 48 << 10
 )
 
-// step is an action on one job or dead letter. Repeating it changes nothing more.
+// step is an idempotent action on one job or dead letter.
 type step struct {
-	// jobID or letter identifies the job or dead letter.
+	// Either jobID or letter is set.
 	jobID  string
 	letter uint64
 	// do reports whether it changed the job or dead letter.
 	do func(context.Context) (changed bool, err error)
 }
 
-// about returns the log attribute of the job or dead letter.
+// about returns the log attribute that identifies the job or dead letter.
 func (s step) about() slog.Attr {
 	if s.jobID != "" {
 		return slog.String(telemetry.KeyJobID, s.jobID)
@@ -51,26 +51,27 @@ func (s step) about() slog.Attr {
 
 // work defines a bulk action.
 type work struct {
-	// existing returns the extent of current jobs and dead letters.
+	// existing returns the extent of the jobs or dead letters that exist now.
 	existing func(context.Context) (deadletter.Extent, error)
-	// count adds the number of steps for an extent to a progress.
+	// count sets the number of steps for an extent in a progress report.
 	count func(context.Context, deadletter.Extent, *genbusv1.BulkProgress) error
-	// steps returns a page of steps and the cursor of the next page, empty after the last one.
+	// steps returns a page of steps and the cursor of the next page. The cursor is empty after the
+	// last page.
 	steps func(ctx context.Context, existed deadletter.Extent, cursor string) ([]step, string, error)
 }
 
-// Action is a bulk action whose request is valid.
+// Action is a bulk action with a validated request.
 type Action struct {
 	// Filter is the filter or list of the request as JSON.
 	Filter string
 
 	work
 	dryRun  bool
-	given   string // the token; empty in a dry run
+	given   string // the request's token; empty in a dry run
 	request [8]byte
 }
 
-// newAction checks the parts that all requests share and returns the action. asked is the request
+// newAction checks the fields that all requests share and returns the action. asked is the request
 // without token, dry_run and everything.
 func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w work) (Action, error) {
 	if !isKnown(m.ProtoReflect()) {
@@ -99,9 +100,9 @@ func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w 
 }
 
 // Run counts the steps and, unless the action is a dry run, carries them out. It calls tell with
-// the progress at the start, about once a second and at the end. An error of tell or the end of ctx
-// stops the run after the steps in progress. Run returns the last progress and the reason for an
-// early stop. The same token continues a stopped run.
+// the progress at the start, about once a second and at the end. If tell fails or ctx ends, the run
+// stops after the steps in progress. Run returns the last progress and, if it stopped early, the
+// reason. A stopped run can be continued with the same token.
 func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.BulkProgress) error) (*genbusv1.BulkProgress, error) {
 	token, err := a.token(ctx)
 	if err != nil {
@@ -116,12 +117,12 @@ func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.B
 	}
 	r := run{progress: p, tell: tell, log: log}
 	if err = r.all(ctx, token.existed, a.steps); err != nil {
-		_ = r.say() // reports the last counts if the caller still listens
+		_ = r.say() // report the last counts if the caller still listens
 	}
 	return p, err
 }
 
-// token returns the given token, or in a dry run a token for the current extent.
+// token returns the request's token or, in a dry run, a new token for the current extent.
 func (a Action) token(ctx context.Context) (bulkToken, error) {
 	if a.dryRun {
 		existing, err := a.existing(ctx)
@@ -178,8 +179,8 @@ func (r *run) say() error {
 	return r.tell(proto.CloneOf(r.progress))
 }
 
-// do carries out steps concurrently and counts their results. It stops early when ctx ends, the
-// progress cannot be told, or the broker is unavailable.
+// do carries out steps concurrently and counts their results. It stops early if ctx ends, the
+// progress cannot be reported, or the broker is unavailable.
 func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -194,7 +195,7 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 					changed, err := r.try(ctx, s)
 					results <- result{s, changed, err}
 				}
-				return nil // each result has its error
+				return nil // errors are part of the results
 			})
 		}
 		_ = group.Wait()
@@ -221,7 +222,7 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 	}
 }
 
-// try carries out a step to its end, even if the run stops. A panic counts as a failure.
+// try completes a step even if the run stops. A panic counts as a failure.
 func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -236,7 +237,7 @@ func (r *run) try(ctx context.Context, s step) (changed bool, err error) {
 }
 
 // add counts a step. If the broker is unavailable, add returns an error and does not count the
-// step: the other steps would fail too, and a later run repeats this one.
+// step, because the other steps would fail too and a later run repeats this one.
 func (r *run) add(done result) error {
 	code := codeOf(done.err)
 	if code == errcode.BrokerUnavailable {
@@ -253,7 +254,7 @@ func (r *run) add(done result) error {
 	return nil
 }
 
-// addFailure counts a job or dead letter that was not changed.
+// addFailure counts a job or dead letter whose step failed.
 func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code, err error) {
 	p.Failed++
 	if p.FailedByCode == nil {
@@ -269,7 +270,7 @@ func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code, err error) 
 	}
 }
 
-// codeOf returns the code of a step's error, or an empty code.
+// codeOf returns the code of a step's error, or an empty code if err is nil.
 func codeOf(err error) errcode.Code {
 	coded, ok := errors.AsType[*errcode.Error](err)
 	switch {

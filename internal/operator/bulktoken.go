@@ -12,15 +12,15 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// bulkToken is passed from a dry run to the run. It says which dead letters and jobs existed, and
-// holds a hash of the request, so that no other filter runs by mistake. It is not signed: an
-// operator who forges one could have passed any filter.
+// bulkToken is passed from a dry run to the run. It records which dead letters and jobs existed,
+// and a hash of the request so that a run cannot use a different filter by mistake. It is not
+// signed, because an operator who forges a token could also have sent any filter.
 type bulkToken struct {
 	existed deadletter.Extent
 	request [8]byte
 }
 
-// hashOf hashes a request, in which neither token nor dry_run may be set.
+// hashOf returns a hash of a request. The request's fields token and dry_run must not be set.
 func hashOf(m proto.Message) (hash [8]byte, err error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// DeadLetterActions reads dead letters, makes jobs of them and drops them.
+// DeadLetterActions reads dead letters, creates jobs from them and drops them.
 type DeadLetterActions struct {
 	Config    *config.Live
 	Names     subject.Space
@@ -39,8 +39,8 @@ type DeadLetterActions struct {
 	stored *deadletter.Extent // visible dead letters; nil for all
 }
 
-// within returns a copy of p that sees only the dead letters of an extent. In a recreated stream, a
-// sequence may belong to another dead letter.
+// within returns a copy of p that sees only the dead letters of an extent. If a stream was
+// recreated, a sequence may now belong to another dead letter.
 func (p *DeadLetterActions) within(e deadletter.Extent) *DeadLetterActions {
 	q := *p
 	q.stored = &e
@@ -68,7 +68,7 @@ func (p *DeadLetterActions) letter(ctx context.Context, seq uint64) (letter, err
 	return decode(m), nil
 }
 
-// ofJob reads the dead letters of an accepted job and of earlier jobs with its id. They are few.
+// ofJob reads the few dead letters of an accepted job and of earlier jobs with the same ID.
 func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.JobName) (found []letter, err error) {
 	for seq := uint64(1); ; {
 		m, err := p.Streams.NextOn(ctx, p.Streams.OfJob(n), seq)
@@ -122,7 +122,7 @@ func (p *DeadLetterActions) data(ctx context.Context, l letter) ([]byte, error) 
 	return data, err
 }
 
-// Summary returns one dead letter without the data of its request.
+// Summary returns one dead letter without its request and reply.
 func (p *DeadLetterActions) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -133,8 +133,8 @@ func (p *DeadLetterActions) Summary(ctx context.Context, seq uint64) (*genbusv1.
 	return out, nil
 }
 
-// Letter returns one dead letter. Data from the object store is inlined in place of data_ref,
-// unless it is lost or would make the message exceed grpc.max_message_bytes.
+// Letter returns one dead letter. Data from the object store replaces data_ref, unless the data is
+// lost or would make the message exceed grpc.max_message_bytes.
 func (p *DeadLetterActions) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -155,5 +155,5 @@ func (p *DeadLetterActions) Letter(ctx context.Context, seq uint64) (*genbusv1.S
 	return out, nil
 }
 
-// frame reserves bytes for the messages around a dead letter.
+// frame is the number of bytes reserved for the messages around a dead letter or body.
 const frame = 64

@@ -29,8 +29,8 @@ func (p Jobs) Erase(ctx context.Context, n subject.JobName) error {
 	return p.Eraser.Erase(ctx, e)
 }
 
-// CheckName validates the kind and tenant of a job name. It accepts any id: a job with an invalid
-// id does not exist.
+// CheckName validates the kind and tenant of a job name. It accepts any ID, because no job has an
+// invalid one.
 func CheckName(n subject.JobName) error {
 	var wrong []errcode.Violation
 	if !n.Kind.Valid() {

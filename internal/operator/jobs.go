@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	// maxHistory bounds the events of a job in an answer. A long video has thousands.
+	// maxHistory bounds the number of a job's events in an answer. A long video task has thousands.
 	maxHistory = 1000
 	// maxFilterLabels and maxFilter bound the size of a filter.
 	maxFilterLabels = 16
-	maxFilter       = 1024 // bytes of a field: upstream ids can be this long
+	maxFilter       = 1024 // bytes per field; upstream IDs can be this long
 )
 
 // Jobs searches, describes and erases jobs of any tenant.
@@ -140,8 +140,8 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobtable.Search, error) {
 	}, nil
 }
 
-// idsOf returns the job ids that an id may mean. With a tenant, the id may also be a request id,
-// which determines the job id.
+// idsOf returns the IDs to search for. If a tenant is given, id may also be a request ID, so the
+// job IDs derived from it are included.
 func idsOf(tenant, id string) []string {
 	if id == "" {
 		return nil
@@ -196,7 +196,7 @@ func summaryOf(j jobtable.FoundJob) *genbusv1.JobSummary {
 	}
 }
 
-// Find resolves a job, by its own id in the log or by other ids in the index.
+// Find returns the name of a job. It looks up a job ID in the log and any other ID in the index.
 func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobName, error) {
 	if m.GetId() == "" {
 		return subject.JobName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "is missing"}})
@@ -232,10 +232,10 @@ func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobN
 	return subject.JobName{}, errcode.New(errcode.NotFound, "the job index has no job with the ID %q; if it is a request ID, set the tenant too", errcode.Clip(m.GetId(), 64))
 }
 
-// maxNamed bounds the jobs that an error names for an ambiguous id.
+// maxNamed bounds the number of jobs that an error names for an ambiguous ID.
 const maxNamed = 5
 
-// namesOf returns the distinct names of jobs. A reused id appears once.
+// namesOf returns the distinct names of jobs. A reused ID appears once.
 func namesOf(jobs []*genbusv1.JobSummary) (out []subject.JobName) {
 	for _, j := range jobs {
 		if n := (subject.JobName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}); !slices.Contains(out, n) {
@@ -256,7 +256,7 @@ func listed(names []subject.JobName, total int64) string {
 	return strings.Join(out, ", ")
 }
 
-// requested looks in the log for the job of a request that was evicted from the index.
+// requested looks up a request ID in the log. It is for jobs that were evicted from the index.
 func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobName, error) {
 	for _, k := range subject.Kinds {
 		n := subject.JobName{Kind: k, Tenant: m.GetTenant(), ID: subject.JobID(k, m.GetTenant(), subject.RequestSource(m.GetId()))}
@@ -271,8 +271,8 @@ func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject
 	return subject.JobName{}, errcode.New(errcode.NotFound, "tenant %s has no job with the ID or request ID %q", m.GetTenant(), errcode.Clip(m.GetId(), 64))
 }
 
-// Describe combines a job's log and its work item. e has no sequence if the job was accepted but is
-// not in the log yet.
+// Describe combines information from a job's log and its work item. e has no sequence if the job
+// has been accepted but is not in the log yet.
 func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobResponse, error) {
 	history, cut, err := p.Log.History(ctx, e.Name(), maxHistory)
 	if err != nil {
@@ -328,7 +328,7 @@ func historyEvent(e joblog.Recorded) *genbusv1.JobHistoryEvent {
 	return out
 }
 
-// traceID returns the trace id of a W3C traceparent.
+// traceID returns the trace ID of a W3C traceparent.
 func traceID(parent string) string {
 	if parts := strings.Split(parent, "-"); len(parts) >= 4 && len(parts[1]) == 32 {
 		return parts[1]
@@ -336,7 +336,7 @@ func traceID(parent string) string {
 	return ""
 }
 
-// place locates a job's work item. It returns nil for a job without one.
+// place locates a job's work item. It returns nil if the job has none.
 func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Recorded) (*genbusv1.WorkItemPlace, error) {
 	item, err := p.Queue.Items.Find(ctx, e.Name())
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -362,9 +362,9 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Record
 	return out, err
 }
 
-// addHolder asks all replicas who holds a job. The log names only the last writer, which may have
-// stopped, and a replica that takes the job over writes nothing until something changes. If the
-// replicas cannot be asked, out stays unchanged.
+// addHolder asks all replicas which of them holds a job. The log names only the last writer, which
+// may have stopped, and a replica that takes the job over writes nothing until the job changes. If
+// the replicas cannot be asked, out stays unchanged.
 func (p Jobs) addHolder(ctx context.Context, out *genbusv1.WorkItemPlace, id string) {
 	states, silent, err := p.Fleet.AskForHolder(ctx, id)
 	if err != nil {
@@ -385,8 +385,8 @@ func (p Jobs) addHolder(ctx context.Context, out *genbusv1.WorkItemPlace, id str
 	}
 }
 
-// heldSince returns the time of the first of the replica's consecutive events at the end of the
-// history.
+// heldSince returns the time since which all events were written by the replica. It returns the
+// zero time if another replica wrote the last event.
 func heldSince(history []joblog.Recorded, replica string) (since time.Time) {
 	for _, e := range slices.Backward(history) {
 		if e.Job.GetExecution().GetWriter() != replica {

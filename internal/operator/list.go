@@ -18,11 +18,11 @@ import (
 const (
 	defaultPage = 20
 	maxPage     = 100
-	// maxPageBytes is the page size at which no more dead letters are added. gRPC clients accept 4
-	// MiB by default.
+	// maxPageBytes is the size at which a page counts as full. gRPC clients accept messages of up
+	// to 4 MiB by default.
 	maxPageBytes = 1 << 20
-	// maxScan and maxScanBytes bound the reads for one page when the code filter rejects most dead
-	// letters.
+	// maxScan and maxScanBytes bound what is read for one page when the filter by code rejects most
+	// dead letters.
 	maxScan      = 1000
 	maxScanBytes = 64 << 20
 )
@@ -30,7 +30,7 @@ const (
 // Query selects a page of dead letters. Empty fields match all.
 type Query struct {
 	Kind, Tenant, Code string
-	// Size ranges from 1 to 100; 0 means 20, and larger values mean 100.
+	// Size is the page size. Zero means 20, and values above 100 mean 100.
 	Size int
 	// Token is the Next of the previous page, or empty.
 	Token string
@@ -38,12 +38,12 @@ type Query struct {
 	stored *deadletter.Extent // dead letters visible to the query; nil for all
 }
 
-// Page holds dead letters without the data of their requests. Dead letters of jobs come first, then
-// rejected requests, each oldest first.
+// Page holds dead letters without their requests and replies. Dead letters of jobs come first,
+// followed by rejected requests, each group oldest first.
 type Page struct {
 	Letters []*genbusv1.StoredDeadLetter
-	// Next is the token of the next page, or empty on the last one. A page may be short or empty
-	// without being the last, because one call scans a bounded number of dead letters.
+	// Next is the token of the next page, or empty on the last one. A short or empty page is not
+	// necessarily the last one, because one call scans a bounded number of dead letters.
 	Next string
 }
 
@@ -123,7 +123,7 @@ func (w *window) wants(m broker.Stored, l letter) bool {
 	return w.query.Code == "" || l.GetError().GetCode() == w.query.Code
 }
 
-// add appends a dead letter without its data.
+// add appends a dead letter without its request and reply.
 func (w *window) add(l *genbusv1.StoredDeadLetter) {
 	l.Letter.Data, l.Letter.Reply = nil, nil
 	w.page.Letters = append(w.page.Letters, l)

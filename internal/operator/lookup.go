@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// LookUp asks the upstream of a dead letter for its task, by the id that we sent with the
-// submission. It changes nothing; Attach uses the result.
+// LookUp asks the upstream of a dead letter for its task, by the ID that we sent with the
+// submission. It changes nothing. Attach does the same lookup if it needs one.
 func (p *DeadLetterActions) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -40,7 +40,8 @@ func (p *DeadLetterActions) lookUp(ctx context.Context, l letter, data []byte) (
 	if own.Ticket, err = ticket(l, home, l.GetWork().GetModel(), data); err != nil {
 		return nil, err
 	}
-	// An attached job is accepted after its task was submitted, so the time comes from the id.
+	// Take the time of acceptance from the ID. An attached job is accepted only after its task was
+	// submitted.
 	found, _ := upstream.LookUp(ctx, vendor, own, task.AcceptedAt(own.ID))
 	return found, nil
 }

@@ -1,6 +1,6 @@
-// Package operator implements the actions of operators. They inspect dead letters and make jobs of
-// them, erase jobs, pause routes, and end the jobs of unconfigured routes. The package does not
-// check who calls: internal/api/grpcapi admits only operators.
+// Package operator implements what operators can do, such as inspecting dead letters and creating
+// jobs from them, erasing jobs, pausing routes, and ending the jobs of unconfigured routes. It does
+// not authenticate callers. Package grpcapi admits only operators.
 package operator
 
 import (
@@ -11,14 +11,15 @@ import (
 	"github.com/genbus/genbus/internal/parts"
 )
 
-// Operator combines the actions of operators, over all tenants. It is safe for concurrent use and
-// on several replicas at once. It returns *errcode.Error for errors with a code, and errors of the
-// broker and the log unchanged. All fields are required, in its parts too.
+// Operator combines all operator actions, which apply to all tenants. It is safe for concurrent
+// use, even on several replicas at once. Its methods return a *errcode.Error for errors that have a
+// code, and errors of the broker and the log unchanged. All fields are required, including those of
+// its parts.
 type Operator struct {
 	DeadLetters *DeadLetterActions
 	Routes      *Routes
 	Jobs        Jobs
-	// Requests handles the requests of jobs, and DeadLetters the requests of dead letters.
+	// Requests handles the requests of jobs. DeadLetters handles those of dead letters.
 	Requests Requests
 	Audit    audit.Log
 	Bulk     Bulk

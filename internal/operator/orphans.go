@@ -25,7 +25,7 @@ func (p *Routes) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, error)
 	return out, err
 }
 
-// FailOrphans ends jobs of an unconfigured route.
+// FailOrphans ends a page of the jobs of an unconfigured route.
 func (p *Routes) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.OrphansSettled, error) {
 	kind, name := subject.Kind(m.GetKind()), m.GetName()
 	switch {
@@ -52,8 +52,8 @@ func wrongOrphans(field, description string) error {
 	return errcode.Invalid([]errcode.Violation{{Field: field, Description: description}})
 }
 
-// unserved returns an error if a replica waits for the route's jobs. It does not detect a replica
-// without a free slot, so the operator must confirm that none serves the route.
+// unserved returns an error if a replica is waiting for the route's jobs. It does not detect
+// replicas without a free slot, so the operator must confirm that no replica serves the route.
 func (p *Routes) unserved(ctx context.Context, kind subject.Kind, name string) error {
 	info, err := p.Queue.Route(kind, name).Info(ctx)
 	switch {

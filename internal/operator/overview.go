@@ -21,12 +21,12 @@ const (
 	// one.
 	overviewEvery    = time.Second
 	overviewPatience = 5 * time.Second
-	// pausedByEvery is how long the operator who paused a route is remembered.
+	// pausedByEvery is how long a lookup of who paused a route is reused.
 	pausedByEvery = 10 * time.Second
 )
 
-// Overview builds the data that a console shows at once. It builds at most one overview per second,
-// on demand. All callers share the result or its error.
+// Overview builds the data for an overview of the whole service. It builds at most one overview per
+// second, and only on demand. All callers share the result or its error.
 type Overview struct {
 	routes  *Routes
 	letters *deadletter.Counter
@@ -43,10 +43,10 @@ type snapshot struct {
 	out   *genbusv1.GetOverviewResponse
 	err   error
 
-	pausers map[string]pauser // by route; until this snapshot is built, those of the previous one
+	pausers map[string]pauser // by route; those of the previous snapshot until this one is built
 }
 
-// pauser says who paused a route, at the time of the lookup.
+// pauser is the result of looking up who paused a route.
 type pauser struct {
 	at    time.Time
 	since *timestamppb.Timestamp
@@ -58,12 +58,13 @@ func NewOverview(routes *Routes, letters *deadletter.Counter, member *fleet.Memb
 	return &Overview{routes: routes, letters: letters, fleet: member}
 }
 
-// Get returns an overview that was at most a second old when the call began, and newer than the
-// last Outdate. Callers share it and must not change it.
+// Get builds an overview, unless the latest one is less than a second old or still being built. It
+// does not use an overview from before the last call of Outdate. Callers share the overview and
+// must not change it.
 func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
 	s, first := p.join(time.Now())
 	if first {
-		// Other callers wait for it too, so the end of this call must not stop it.
+		// Other callers may wait for the same overview, so the end of this call must not stop it.
 		making, cancel := context.WithTimeout(context.WithoutCancel(ctx), overviewPatience)
 		s.out, s.err = p.build(making, s)
 		cancel()
@@ -78,8 +79,8 @@ func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, erro
 	}
 }
 
-// Outdate makes the next Get build an overview, so that an operator who paused a route sees the
-// pause.
+// Outdate makes the next Get build a new overview, so that an operator who has paused a route sees
+// the pause.
 func (p *Overview) Outdate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,8 +115,8 @@ const (
 	partReplicas    = "replicas"
 )
 
-// build builds an overview for a snapshot. It leaves out parts that fail. If the broker delivers no
-// part, it returns an error.
+// build builds an overview for a snapshot. It leaves out parts that fail and names them in Missing.
+// It returns an error if routes, index and dead letters all fail.
 func (p *Overview) build(ctx context.Context, of *snapshot) (*genbusv1.GetOverviewResponse, error) {
 	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
 	var states []*genbusv1.RouteState
@@ -174,8 +175,8 @@ func minutes(of []jobtable.Minute) []*genbusv1.RouteMinute {
 	return out
 }
 
-// addPausers sets who paused each paused route. Looking this up reads the route's audit records, so
-// recent results in known are reused.
+// addPausers sets who paused each paused route. A lookup reads the route's audit records, so
+// addPausers reuses recent results from known.
 func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState, known map[string]pauser) map[string]pauser {
 	pausers := map[string]pauser{}
 	for _, s := range states {
@@ -197,7 +198,7 @@ func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState
 // healths merges the upstreams of all replicas by name.
 func healths(replicas []*genbusv1.ReplicaState) []*genbusv1.UpstreamHealth {
 	of := map[string]*genbusv1.UpstreamHealth{}
-	resting := map[string]map[string]bool{} // by upstream and key: whether a replica avoids the key
+	resting := map[string]map[string]bool{} // by upstream and key: whether any replica avoids the key
 	for _, r := range replicas {
 		for _, u := range r.GetUpstreams() {
 			h := of[u.GetName()]
@@ -226,7 +227,7 @@ func healths(replicas []*genbusv1.ReplicaState) []*genbusv1.UpstreamHealth {
 	return out
 }
 
-// badness orders the states of a breaker.
+// badness orders the states of a breaker from good to bad.
 var badness = map[genbusv1.UpstreamState_Breaker]int{
 	genbusv1.UpstreamState_BREAKER_CLOSED: 1, genbusv1.UpstreamState_BREAKER_HALF_OPEN: 2, genbusv1.UpstreamState_BREAKER_OPEN: 3,
 }

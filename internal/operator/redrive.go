@@ -23,8 +23,8 @@ import (
 )
 
 // Redrive resubmits the request of a dead letter as a new job and removes the dead letter.
-// Concurrent and repeated calls make one job. A call that fails after the job was accepted can be
-// repeated.
+// Concurrent and repeated calls create only one job, so a call that failed after the job was
+// accepted can be repeated.
 func (p *DeadLetterActions) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
 	l, err := p.letter(ctx, seq)
 	if err != nil {
@@ -40,15 +40,16 @@ func (p *DeadLetterActions) Redrive(ctx context.Context, seq uint64) (joblog.Ent
 	}
 	e, err := p.resolve(ctx, l, r.Request)
 	if err == nil {
-		p.Uploads.Remove(ctx, r.Upload) // nothing else names the upload
+		p.Uploads.Remove(ctx, r.Upload) // nothing else refers to the upload
 	}
 	return e, err
 }
 
-// refuseUnlessFailed prevents paying again for a job that has completed or may still complete. A
-// dead letter is written before its job ends, and another replica may continue or complete the job.
-// Exceptions: an orphaned submission concerns an additional upstream task, and a dead letter may
-// belong to an earlier job with the same id.
+// refuseUnlessFailed prevents paying a second time for a job that has completed or may still
+// complete. This can happen because a dead letter is written before its job ends, and another
+// replica may then continue or complete the job. An orphaned submission is never refused, because
+// it concerns an additional upstream task. Neither is the dead letter of an earlier job with the
+// same ID.
 func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) error {
 	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		return nil
@@ -69,7 +70,8 @@ func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) er
 	return errcode.New(errcode.LetterResolved, "dead letter %d was not sent again: its job %s has completed; drop the letter", l.seq, l.GetId()).ForJob(l.GetId())
 }
 
-// resolve makes the one job of a dead letter and removes the dead letter.
+// resolve creates the job for a dead letter, or finds it if it already exists, and removes the dead
+// letter.
 func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
 	entry, found, err := p.acceptedAs(ctx, l, r)
 	if !found && err == nil {
@@ -92,8 +94,9 @@ func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.R
 }
 
 // acceptedAs returns the job of a rejected message that was accepted after all. This happens if the
-// replica died between writing the dead letter and recording the refusal, and the message was
-// redelivered under another configuration. A recorded refusal has no route.
+// replica died between writing the dead letter and recording the refusal, and the message was then
+// redelivered under another configuration. A job entry without a route is a recorded refusal and
+// does not count.
 func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admission.Request) (e joblog.Entry, found bool, err error) {
 	if !deadletter.IsRejected(l.seq) || l.GetId() == "" {
 		return joblog.Entry{}, false, nil
@@ -112,9 +115,10 @@ func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admissio
 	return e, x.GetRoute() != "" && bytes.Equal(x.GetFingerprint(), r.Fingerprint()), nil
 }
 
-// source identifies the job that a dead letter makes. A job counts once, even if it has several
-// dead letters or the next holder of its item rewrites a resolved one. Exceptions: each additional
-// upstream task counts separately, and a rejected message counts by its place in the inbox.
+// source identifies the job that is created from a dead letter. All dead letters of a job have the
+// same source, even if the next holder of its work item writes a resolved one again. But each
+// additional upstream task has its own source, and the source of a rejected message is its place in
+// the inbox.
 func (l letter) source() admission.Source {
 	if deadletter.IsRejected(l.seq) {
 		return admission.ByRejected(l.message)
@@ -126,8 +130,8 @@ func (l letter) source() admission.Source {
 	return admission.ByLetterOf(l.GetId(), l.GetWork().GetAcceptedAt().AsTime(), paid)
 }
 
-// requestOf returns the request in a dead letter. A rejected message is decoded again. The caller
-// must call release after the admission; it is never nil.
+// requestOf returns the request in a dead letter. A rejected message is decoded again. release is
+// never nil. The caller must call it after the admission.
 func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
 		return r, func() {}, errcode.New(errcode.LetterUnusable,
@@ -150,8 +154,8 @@ func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.
 // uploadWait bounds a redrive's wait for a slot to read an upload.
 const uploadWait = 2 * time.Second
 
-// messageOf decodes a message that was never accepted and reads its upload again. It drops an
-// expiry that has passed.
+// messageOf decodes a message that was never accepted and reads its upload again. It ignores an
+// expiry time that has passed.
 func (p *DeadLetterActions) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
 	header := nats.Header{}
 	for _, h := range l.GetHeaders() {
@@ -170,15 +174,15 @@ func (p *DeadLetterActions) messageOf(ctx context.Context, l letter, data []byte
 	if !r.ExpiresAt.After(time.Now()) {
 		r.ExpiresAt = time.Time{}
 	}
-	// An id that belongs to another job does not make this job its retry.
+	// If the request ID belongs to another job, the new job is not a retry of that job.
 	if l.GetError().GetCode() != string(errcode.IdempotencyKeyReused) {
 		r.RetryOf = retryOf(l, r.RetryOf)
 	}
 	return r, release, nil
 }
 
-// withoutUpload returns the error for a missing upload: it is lost, or another caller has just made
-// a job of the dead letter.
+// withoutUpload returns the error for a missing upload. Either the upload is lost, or another
+// caller has just redriven the dead letter.
 func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
 	if _, err := p.letter(ctx, l.seq); err != nil {
 		return err
@@ -188,7 +192,7 @@ func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
 			"ask the caller to upload and send it again, then drop the dead letter", l.seq)
 }
 
-// accepted returns the request of an accepted job.
+// accepted returns the request in a dead letter of an accepted job.
 func accepted(l letter, data []byte) admission.Request {
 	work := l.GetWork()
 	r := admission.Request{
@@ -204,7 +208,7 @@ func accepted(l letter, data []byte) admission.Request {
 	return r
 }
 
-// retryOf returns the job id of the dead letter, or otherwise if it has none.
+// retryOf returns the dead letter's job ID or, if there is none, the value of otherwise.
 func retryOf(l letter, otherwise string) string {
 	if _, ok := subject.KindOf(l.GetId()); ok {
 		return l.GetId()

@@ -21,11 +21,12 @@ func (p *DeadLetterActions) Drop(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// remove deletes a dead letter and then its body. The other order could leave a dead letter without
-// its request. It succeeds if another caller has removed the dead letter.
+// remove deletes a dead letter and then its body. In the opposite order, a failure could leave a
+// dead letter without its request. remove succeeds if another caller has already removed the dead
+// letter.
 func (p *DeadLetterActions) remove(ctx context.Context, l letter) error {
 	err := p.Streams.Delete(ctx, l.seq)
-	if err != nil || !strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) { // otherwise it is the job's body, or there is none
+	if err != nil || !strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) { // any other body belongs to the job
 		return err
 	}
 	if err := p.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {

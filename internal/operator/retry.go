@@ -21,7 +21,7 @@ import (
 const maxRetryKey = 255
 
 // Retry submits the request of the job e, or an edited one, as a new job. Concurrent and repeated
-// calls for one job with one key make one job.
+// calls for the same job with the same key create only one job.
 func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJobRequest) (joblog.Entry, error) {
 	if n := len(m.GetIdempotencyKey()); n > maxRetryKey {
 		return joblog.Entry{}, errcode.Invalid([]errcode.Violation{{
@@ -55,9 +55,9 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 	return made, err
 }
 
-// madeBy returns the job that an earlier call made, or joblog.ErrNotFound. It makes nothing,
-// whatever has become of the old job and its dead letters. If the old request is lost and edited is
-// empty, it cannot compare the requests.
+// madeBy returns the job that an earlier call created, or joblog.ErrNotFound. It creates nothing
+// and works in any state of the old job and its dead letters. If edited is empty and the old
+// request is lost, madeBy returns the job without comparing the requests.
 func (p Requests) madeBy(ctx context.Context, e joblog.Entry, source admission.Source, edited []byte) (joblog.Entry, error) {
 	n := e.Name()
 	n.ID = admission.Request{Kind: n.Kind, Tenant: n.Tenant, Source: &source}.JobID()
@@ -92,19 +92,20 @@ func keyReused(e joblog.Entry, made string) error {
 }
 
 // removePatience bounds a retry's wait for the holder of the old job. The holder usually finishes
-// at once; if it waits for its upstream, the caller must try again.
+// at once. If it is waiting for its upstream, the caller must try again.
 const removePatience = 2 * time.Second
 
-// mayRetry refuses a retry for which both jobs could be charged: the old job may be running, its
-// holder may be about to write a dead letter, or its dead letter says that the upstream may have
-// its task. A dead letter makes a job itself, so it must be resolved first.
+// mayRetry refuses a retry if the upstream could charge for both jobs. This is the case if the old
+// job is still running, if its holder may be about to write a dead letter, or if a dead letter says
+// that the upstream may have the task. A dead letter can become a job itself, so it must be
+// resolved first.
 func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 	if !e.Terminal() {
 		return errcode.New(errcode.NotTerminal, "%s is %s; cancel it, or wait until it ends", e.Job.GetId(), task.StatusWord(e.Job.GetStatus()))
 	}
-	// Dead letters are also written after the end, for a late answer or an attached task that was
-	// never found. The work item goes once they are stored. A job that was never submitted gets
-	// none.
+	// Dead letters are also written after the end of a job, for a late answer or an attached task
+	// that was never found. The holder removes the work item once they are stored. A job that was
+	// never submitted gets no dead letters.
 	if e.Job.GetExecution().GetFirstSubmitAt() != nil {
 		if err := p.Items.AwaitRemoved(ctx, e.Name(), removePatience); err != nil {
 			return err
@@ -119,7 +120,7 @@ func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 		"job %s has dead letter %d (%s): its upstream may have its task and charge for both; redrive, attach or drop the dead letter", e.Job.GetId(), l.seq, l.GetError().GetCode())
 }
 
-// retryOfJob returns the request of an ended job with the given body.
+// retryOfJob returns a request with the given body and the settings of an ended job.
 func retryOfJob(job task.Job, data []byte) admission.Request {
 	r := admission.Request{
 		Kind: subject.Kind(task.Kind(job)), Tenant: job.GetTenant(), Body: body.Parse(data), Labels: job.GetLabels(), RetryOf: job.GetId(),

@@ -20,20 +20,20 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// A paused route is a paused durable: JetStream delivers its messages to no replica, keeps the
-// pause through restarts, and keeps it when a starting replica updates the consumer. (Server 2.15:
-// creating a consumer that exists takes pause_until from the existing one, on one node and on
-// three.)
+// A route is paused by pausing its durable consumer. JetStream then delivers the route's messages
+// to no replica. The pause survives restarts, and it also survives when a starting replica updates
+// the consumer. (In server 2.15, creating a consumer that already exists keeps the existing
+// pause_until, on one node and on three.)
 
 const (
-	// pausedYears is the length of a pause, which lasts until Resume.
+	// pausedYears is the length of a pause in JetStream. For operators, a pause lasts until Resume.
 	pausedYears = 100
-	// pauseWithin bounds the wait until all servers know of a pause. A cluster answers when the
-	// pause is only proposed.
+	// pauseWithin bounds the wait until all servers have applied a pause. A cluster answers as soon
+	// as the pause has been proposed.
 	pauseWithin = 5 * time.Second
 )
 
-// Routes lists and pauses routes, and ends the jobs of unconfigured ones.
+// Routes lists, pauses and resumes routes, and ends the jobs of unconfigured ones.
 type Routes struct {
 	Config  *config.Live
 	Table   *routes.Table
@@ -43,7 +43,7 @@ type Routes struct {
 	Audit   audit.Log
 }
 
-// RouteStates returns the state of each configured route over all replicas, sorted by kind and
+// RouteStates returns the state of each configured route across all replicas, sorted by kind and
 // name.
 func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error) {
 	states, err := p.states(ctx)
@@ -62,7 +62,7 @@ func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error
 	return states, nil
 }
 
-// startsLastMinute returns the starts of a route in the last complete minute.
+// startsLastMinute returns the number of jobs of a route that started in the last complete minute.
 func startsLastMinute(rates jobtable.Rates, s *genbusv1.RouteState) *uint32 {
 	return &rates.Of(subject.Kind(s.GetKind()), s.GetName())[jobtable.RateMinutes-2].Started
 }
@@ -148,8 +148,8 @@ func routeState(r config.Route, s queue.State) *genbusv1.RouteState {
 	return out
 }
 
-// pausedBy returns the time and operator of the first pause since the last resume, as far as
-// recorded.
+// pausedBy returns the time and operator of the first pause since the last resume, according to the
+// audit log.
 func (p *Routes) pausedBy(ctx context.Context, kind, name string) (since *timestamppb.Timestamp, by string) {
 	records, err := p.Audit.OfRoute(ctx, kind, name)
 	if err != nil {

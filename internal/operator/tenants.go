@@ -29,8 +29,8 @@ type Tenants struct {
 // storesAtOnce bounds the object stores that a list queries concurrently.
 const storesAtOnce = 8
 
-// List returns the tenants with the most unfinished jobs. If these are all tenants and no filter is
-// set, it adds tenants that have only refused requests.
+// List returns the tenants with the most unfinished jobs. If the index has no more tenants and no
+// filter is set, List adds tenants that have only refused requests.
 func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {
 	s, err := searchOf(&genbusv1.ListJobsRequest{Kind: m.GetKind(), Route: m.GetRoute(), PageSize: m.GetPageSize()})
 	if err != nil {
@@ -88,8 +88,8 @@ func (p Tenants) addStored(ctx context.Context, tenants []*genbusv1.TenantState)
 	return group.Wait()
 }
 
-// appendRefused appends missing tenants that had requests refused, those with the most refusals
-// first, up to size tenants.
+// appendRefused appends tenants that are not in the list but had requests refused. Tenants with the
+// most refusals come first. The list grows to at most size tenants.
 func appendRefused(tenants []jobtable.TenantJobs, refused map[string]int64, size int) []jobtable.TenantJobs {
 	rest := maps.Clone(refused)
 	for _, t := range tenants {
@@ -102,8 +102,8 @@ func appendRefused(tenants []jobtable.TenantJobs, refused map[string]int64, size
 	return tenants
 }
 
-// refusals returns the number of requests that the answering replicas refused in the last hour, by
-// tenant, because of tenant limits.
+// refusals returns, by tenant, the number of requests that were refused in the last hour because of
+// tenant limits. Only replicas that answer are counted.
 func (p Tenants) refusals(ctx context.Context) (refused map[string]int64, silent []*genbusv1.SilentReplica, err error) {
 	states, silent, err := p.Fleet.Ask(ctx)
 	refused = map[string]int64{}

@@ -1,5 +1,5 @@
-// Package parts builds the components that every replica needs: the job log and its index, the
-// queue, the quotas and admission. It runs no jobs and serves no callers. Packages consumer and
+// Package parts builds the components that every replica needs, such as the job log and its index,
+// the queue, the quotas and admission. It does not run jobs or serve callers. Packages consumer and
 // service build on it.
 package parts
 
@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are the dependencies of Parts. The caller closes Broker and Routes.
+// Options holds the dependencies of Parts. The caller must close Broker and Routes.
 type Options struct {
 	Config  *config.Live
 	Broker  *broker.Broker
@@ -37,7 +37,7 @@ type Options struct {
 // Parts holds the components of one replica. Several replicas may share a process.
 type Parts struct {
 	Options
-	Content         *content.Reader // closed by the caller of New
+	Content         *content.Reader // must be closed by the caller of New
 	Encoder         publisher.Encoder
 	Log             *joblog.Log
 	Index           *jobindex.Index
@@ -51,9 +51,9 @@ type Parts struct {
 	Chats           *chatlog.Log
 }
 
-// New builds the parts and starts none of them.
+// New builds the parts without starting them.
 func New(o Options) *Parts {
-	cfg := o.Config.Now() // settings read here need a restart to change
+	cfg := o.Config.Now() // changes to settings read here need a restart
 	p := &Parts{Options: o, Content: content.NewReader(content.Options{})}
 	p.Encoder = publisher.Encoder{Names: o.Broker.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
 	p.Log = joblog.New(joblog.Options{
@@ -79,8 +79,8 @@ func New(o Options) *Parts {
 	return p
 }
 
-// indexMode returns whether this replica keeps the job index. A replica with an embedded broker is
-// alone and always keeps it.
+// indexMode returns the index mode of this replica. A replica with an embedded broker is alone and
+// always keeps the index.
 func indexMode(cfg *config.Config) jobindex.Mode {
 	if cfg.NATS.Embedded() {
 		return jobindex.Alone
@@ -88,9 +88,9 @@ func indexMode(cfg *config.Config) jobindex.Mode {
 	return jobindex.Mode(cfg.Index)
 }
 
-// StartLog starts the log and then the index. Register the observers of both first, because they
-// are called for every job already in the log. Both run until ctx ends or end is called. end waits
-// for them to stop.
+// StartLog starts the log and then the index. Register the observers of both before calling
+// StartLog, because they are called for every job that is already in the log. Both run until ctx
+// ends or end is called. end waits until they have stopped.
 func (p *Parts) StartLog(ctx context.Context) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	logEnded, err := p.Log.Start(ctx)

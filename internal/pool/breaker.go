@@ -43,14 +43,14 @@ func newBreaker(s *service, c config.Breaker) *breaker {
 	return b
 }
 
-// changed runs within Allow, State and the report of a call.
+// changed is called by gobreaker within Allow, State and the report of a call.
 func (b *breaker) changed(name string, _, to gobreaker.State) {
 	if b.service.breaker != b {
 		return // replaced by a reload
 	}
 	switch to {
 	case gobreaker.StateOpen:
-		// One more nanosecond, because the breaker is still open at the very end.
+		// The breaker is still open when exactly openFor has passed, so add a nanosecond.
 		b.until = time.Now().Add(b.openFor + 1)
 		b.open = true
 		b.service.showBreaker()
@@ -59,7 +59,7 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 		b.open = false
 		b.service.showBreaker()
 		b.service.logger.Info("upstream breaker closed", "upstream", name)
-	case gobreaker.StateHalfOpen: // only for one job
+	case gobreaker.StateHalfOpen: // nothing to report; lasts for one job
 	}
 }
 
@@ -68,8 +68,8 @@ func givenUp(err *upstream.Error) bool {
 	return err.Code == chat.CodeCancelled || errors.Is(err, context.Canceled)
 }
 
-// health returns what a call says about its upstream, in the breaker's terms. A refusal proves that
-// the upstream works, unless it concerns the upstream as a whole and is temporary.
+// health returns the result of a call in the breaker's terms. A refusal shows that the upstream
+// works, unless it concerns the upstream as a whole and is temporary.
 func health(err *upstream.Error) error {
 	switch {
 	case err == nil:

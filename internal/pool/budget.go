@@ -9,9 +9,9 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// budget limits the retries of this process over all upstreams, because in an outage each job would
-// otherwise be resent repeatedly, to one upstream after another. First tries are never held back,
-// and each earns a share of a retry. Pool.mu guards it.
+// budget limits the retries of this process across all upstreams. Without it, each job would be
+// resent again and again during an outage, to one upstream after another. First tries are never
+// held back, and each earns a share of a retry. Pool.mu guards it.
 type budget struct {
 	share  float64
 	credit float64
@@ -19,7 +19,7 @@ type budget struct {
 	floor  *rate.Limiter // retries without credit
 }
 
-// budgetSeconds is how many seconds of the floor may accumulate; it also limits the credit.
+// budgetSeconds is how many seconds' worth of the floor may accumulate. It also limits the credit.
 const budgetSeconds = 10
 
 // newBudget returns a budget, or nil for the zero configuration. A nil budget allows every retry.
@@ -37,8 +37,8 @@ func (b *budget) first() {
 	}
 }
 
-// retry reports whether a retry is allowed now, and otherwise when to ask again. Call spend to use
-// it.
+// retry reports whether a retry is allowed now. If not, next is when to ask again. Call spend to
+// use the retry.
 func (b *budget) retry(now time.Time) (next time.Time, ok bool) {
 	if b == nil || b.credit >= 1 {
 		return now, true

@@ -19,12 +19,12 @@ type Chat struct {
 	chooser *Chooser
 	clients func(UpstreamKey) *chat.Client
 	total   time.Duration
-	late    error // cause when the total time is over
+	late    error // cancellation cause when the total time has run out
 }
 
-// NewChat returns a Chat for a chat route. clients returns the client of a key; it is called for
-// each attempt and should cache them. A nil client skips the key, which may come from a later
-// configuration. The route's total timeout bounds all attempts of one chat together.
+// NewChat returns a Chat for a chat route. clients returns the client for a key. It is called for
+// each attempt, so it should cache the clients. If it returns nil, the key is skipped; it may come
+// from a later configuration. The route's total timeout bounds all attempts of one chat together.
 func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
 	return &Chat{
@@ -35,39 +35,40 @@ func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 
 // ChatRequest describes one chat.
 type ChatRequest struct {
-	// Job identifies the chat. Its ID is sent to every upstream as Idempotency-Key, unless it is
-	// empty.
+	// Job identifies the chat. Its ID is sent to every upstream as the Idempotency-Key, unless the
+	// ID is empty.
 	Job Job
 	// Model is the caller's model name, which Body contains too.
 	Model string
-	// Body is the caller's JSON. Only the model name is changed, if the route maps it. Body must
-	// not change until the reply is complete or the stream is closed.
+	// Body is the caller's JSON. The call changes only the model name, and only if the route maps
+	// it. Body must not change until the reply is complete or the stream is closed.
 	Body body.Document
-	// Queued chats fail over only if the upstream certainly did not start: their attempts are
-	// counted, and what an upstream has done is paid for. Other chats fail over after any failure
-	// that another upstream might avoid.
+	// Queued is true for a queued chat. Queued chats fail over only if the upstream certainly did
+	// not start, because their attempts are counted and work that an upstream has done is paid for.
+	// Other chats fail over after any failure that another upstream might avoid.
 	Queued bool
-	// Slot is a slot from Reserve; nil acquires one. The call releases it. If the slot was reserved
-	// before a reload and its key has no client here, the call acquires another one.
+	// Slot is a slot from Reserve, or nil to acquire one. The call releases it. If the slot was
+	// reserved before a reload and its key has no client here, the call acquires another slot.
 	Slot *Slot
-	// Tried persists over the attempts of a queued chat, so that the next one starts with a key
-	// that has not failed; nil starts a new round.
+	// Tried is kept across the attempts of a queued chat, so that the next attempt starts with a
+	// key that has not failed. Nil starts a new round.
 	Tried *Tried
 }
 
-// ChatReply is a complete reply and the key that gave it.
+// ChatReply is a complete reply and the key that produced it.
 type ChatReply struct {
 	chat.Reply
 	UpstreamKey UpstreamKey
 }
 
-// Reserve acquires a slot for a chat before anything is promised to its caller. If all slots are in
+// Reserve acquires a slot for a chat before genbus promises its caller a reply. If all slots are in
 // use, the waiter queues for one. It fails with *BusyError or ErrExhausted.
 func (c *Chat) Reserve(t *Tried, in *Waiter) (*Slot, error) { return c.acquire(t, in, true) }
 
 // Complete returns a complete reply, trying keys in turn until one answers. Its error is an
-// *upstream.Error: the one of the last key called, or, if none was called or the next key is only
-// busy, one that is neither Written nor Final and has RetryAfter.
+// *upstream.Error, usually that of the last key called. If all keys are busy, or the last call
+// failed for good while another key is busy, the error is neither Written nor Final and has
+// RetryAfter.
 func (c *Chat) Complete(ctx context.Context, req ChatRequest) (ChatReply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.total, c.late)
 	defer cancel()
@@ -151,7 +152,7 @@ func (c *Chat) reserved(slot *Slot) *Slot {
 	return slot
 }
 
-// acquire returns a slot with the next key. If earlier attempts have used up the keys, it starts a
+// acquire returns a slot with the next key. If earlier attempts have tried all keys, it starts a
 // new round. If the remaining keys are busy, the next call starts a new round, so that the chat
 // does not wait forever for a key that is never free.
 func (c *Chat) acquire(t *Tried, in *Waiter, first bool) (*Slot, error) {
@@ -188,7 +189,8 @@ func (c *Chat) try(ctx context.Context, req ChatRequest, slot *Slot, call func(*
 	return e
 }
 
-// explain converts err and reports the total timeout if that ended the call.
+// explain converts err to an *upstream.Error. If the total timeout ended the call, the error
+// reports that.
 func (c *Chat) explain(ctx context.Context, err error) *upstream.Error {
 	e := upstream.AsError(opChat, err)
 	if cause := context.Cause(ctx); e.Code == chat.CodeCancelled && errors.Is(cause, c.late) {
@@ -197,8 +199,8 @@ func (c *Chat) explain(ctx context.Context, err error) *upstream.Error {
 	return e
 }
 
-// noKey returns the error for a chat without a key to try. A key's final refusal is not the whole
-// answer while another key is only busy.
+// noKey returns the error of a chat that has no key to try. It does not return a key's final
+// refusal while another key is only busy.
 func (c *Chat) noKey(err error, last *upstream.Error) error {
 	busy, ok := errors.AsType[*BusyError](err)
 	switch {
@@ -238,7 +240,7 @@ func notBegun(err *upstream.Error) bool {
 	case 503, 529: // overloaded
 		return true
 	default:
-		// A 5xx that calls itself final refuses later calls, and says nothing about this one.
+		// A final 5xx refuses further calls but reveals nothing about this one.
 		return status < 500 && (err.Final || status >= 300)
 	}
 }

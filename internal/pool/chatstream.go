@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// Stream is a streamed reply of one key, with the methods of chat.Stream. It is not safe for
+// Stream is a streamed reply from one key, with the methods of chat.Stream. It is not safe for
 // concurrent use.
 type Stream struct {
 	*chat.Stream
@@ -17,11 +17,11 @@ type Stream struct {
 	ctx     context.Context // of all attempts
 	cancel  context.CancelFunc
 	attempt *attempt
-	over    bool // reported
+	over    bool // the outcome has been reported
 }
 
-// Stream returns a streamed reply, trying keys in turn until one has sent its first block. Later
-// failures are returned by Next, without failover. It fails like Complete. The caller must close
+// Stream returns a streamed reply, trying keys in turn until one has sent its first block. Next
+// returns later failures without failover. The errors are those of Complete. The caller must close
 // the stream.
 func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 	s := &Stream{chat: c}
@@ -43,10 +43,10 @@ func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 	return s, nil
 }
 
-// UpstreamKey returns the key that answers.
+// UpstreamKey returns the key that serves the stream.
 func (s *Stream) UpstreamKey() UpstreamKey { return s.attempt.slot.UpstreamKey() }
 
-// Next returns the next block, with the errors of chat.Stream.
+// Next returns the next block. The errors are those of chat.Stream.Next.
 func (s *Stream) Next() ([]byte, error) {
 	block, err := s.Stream.Next()
 	switch {
@@ -62,8 +62,9 @@ func (s *Stream) Next() ([]byte, error) {
 	return nil, s.failed(err)
 }
 
-// Unusable ends a stream whose blocks cannot be assembled, because of err, and returns the error as
-// Next would. It counts as a failure of the upstream, unless all blocks had arrived.
+// Unusable ends a stream whose blocks cannot be assembled because of err, and returns the error
+// that Next would return. It counts this as a failure of the upstream, unless the stream had
+// already ended.
 func (s *Stream) Unusable(err error) error {
 	err = s.Stream.Unusable(err)
 	if s.over {
@@ -79,10 +80,10 @@ func (s *Stream) failed(err error) error {
 	return e
 }
 
-// Close ends the call at any point. It may be called twice.
+// Close ends the call at any point. It may be called more than once.
 func (s *Stream) Close() {
 	if !s.over {
-		// The caller left, which says nothing about the upstream.
+		// The caller left, which reveals nothing about the upstream.
 		s.over = true
 		s.attempt.measure("given_up", s.Status())
 	}

@@ -31,15 +31,15 @@ func (e *BusyError) Error() string {
 // Tried records the keys that one job has tried in this round. The zero value starts a round. It
 // belongs to one job at a time.
 type Tried struct {
-	// SentBefore reports that the job was sent before this round.
+	// SentBefore is true if the job was sent before this round.
 	SentBefore bool
-	// RefusedForNow means that a key refused a video temporarily. The video retries there instead
-	// of going to an upstream whose breaker is open for creates.
+	// RefusedForNow is true if a key refused a video temporarily. The video is retried there
+	// instead of being sent to an upstream whose breaker is open for creates.
 	RefusedForNow bool
 	keys          []UpstreamKey // in order
 }
 
-// retry reports whether the next try is not the job's first.
+// retry reports whether the job was sent before, in this round or an earlier one.
 func (t *Tried) retry() bool { return t.SentBefore || len(t.keys) > 0 }
 
 func (t *Tried) has(a UpstreamKey) bool { return slices.Contains(t.keys, a) }
@@ -60,8 +60,9 @@ type target struct {
 	weight   int
 }
 
-// Chooser returns the chooser of a route for clients of the pool's current configuration. It skips
-// upstreams that the pool does not have: a job may have started with an older configuration.
+// Chooser returns the chooser of a route for clients of the pool's current configuration. The
+// chooser skips upstreams that the pool does not have, because a job may have started with an older
+// configuration.
 func (p *Pool) Chooser(r config.Route) *Chooser {
 	p.mu.Lock()
 	c := &Chooser{pool: p, route: r, generation: p.generation}
@@ -74,8 +75,7 @@ func (p *Pool) Chooser(r config.Route) *Chooser {
 	return c
 }
 
-// Next returns the chooser for clients of the next configuration, which the pool's next Reload
-// takes.
+// Next returns the chooser for clients of the configuration that the pool's next Reload will apply.
 func (c *Chooser) Next() *Chooser {
 	next := *c
 	next.generation++
@@ -91,17 +91,17 @@ func (c *Chooser) Among(has func(UpstreamKey) bool) *Chooser {
 	return &among
 }
 
-// Acquire is AcquireInTurn without a waiter.
+// Acquire is like AcquireInTurn but without a waiter.
 func (c *Chooser) Acquire(t *Tried) (*Slot, error) { return c.AcquireInTurn(t, nil) }
 
 // AcquireInTurn returns a slot with a key that the job has not tried, and records the key in t. It
-// does not block. If all slots of a key are in use, the waiter queues for one and is woken when the
-// job should try again; in may be nil.
+// does not block. If all slots of a key are in use, the job's waiter (in) queues for one and is
+// woken when the job should try again. If in is nil, the job is not queued.
 //
-// Upstreams follow the route's order. With weights, the first is drawn by weight and the others
-// follow by descending weight. The keys of one upstream take turns. A key in cooldown is the last
-// resort, so that a route whose only key is bad fails at once. A job that was sent before also
-// needs the retry budget.
+// Upstreams are tried in the route's order. With weights, the first is drawn by weight and the
+// others follow by descending weight. The keys of one upstream take turns. A key in cooldown is
+// used only if no other key is left, so that a route whose only key is bad fails at once. A retry
+// also needs the retry budget.
 //
 // It fails with *BusyError or ErrExhausted.
 func (c *Chooser) AcquireInTurn(t *Tried, in *Waiter) (*Slot, error) {
@@ -174,7 +174,8 @@ func (c *Chooser) untried(t *Tried, now time.Time) (ready, cooling []*key) {
 	return ready, cooling
 }
 
-// order returns the targets to try. It draws the first one for a job that has not started.
+// order returns the targets to try. With weights, it draws the first one at random if the job has
+// tried no key yet.
 func (c *Chooser) order(t *Tried) []target {
 	if c.weights == 0 || len(t.keys) > 0 {
 		return c.targets
@@ -213,7 +214,7 @@ func (c *Chooser) slot(t *Tried, k *key, done func(error), now time.Time) *Slot 
 	return l
 }
 
-// earlier returns the earlier time, ignoring a zero a.
+// earlier returns the earlier time, or b if a is zero.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -16,7 +16,7 @@ import (
 const maxTrialWait = 10 * time.Minute
 
 // createBreaker is the circuit breaker for video creates on routes with several upstreams. A failed
-// create may be charged and loses its job, so the first failure opens the breaker. While it is
+// create may be charged, and its job is lost, so the first failure opens the breaker. While it is
 // open, one trial create per wait goes to the upstream, across all replicas. Each lost trial
 // doubles the wait. A successful create closes the breaker. Pool.mu guards it.
 type createBreaker struct {
@@ -24,13 +24,14 @@ type createBreaker struct {
 	wait     time.Duration // between two trials; zero while closed
 	until    time.Time     // earliest next trial
 	failed   time.Time     // last known failure
-	shown    bool          // a create skipped the upstream, so the log and the gauge say open
+	shown    bool          // a create skipped the upstream, so the log and the gauge report it as open
 	announce func(peerNotification)
 }
 
 func (c *createBreaker) closed() bool { return c.wait == 0 }
 
-// try marks a create as the trial if one is due, and holds back others until it should have ended.
+// try reports whether a create is a trial. If one is due, this create becomes the trial, and try
+// holds back the next trial until this one should have ended.
 func (c *createBreaker) try(takes time.Duration, now time.Time) bool {
 	if c.closed() || now.Before(c.until) {
 		return false
@@ -41,7 +42,7 @@ func (c *createBreaker) try(takes time.Duration, now time.Time) bool {
 	return true
 }
 
-// report records the outcome of a create that began at began. trial marks the trial.
+// report records the outcome of a create that began at began. trial is true if it is a trial.
 func (c *createBreaker) report(sent upstream.Submission, trial bool, began, now time.Time) {
 	failed := errors.Is(health(sent.Err), errTrouble) && sent.Err.Written
 	switch {
@@ -55,14 +56,15 @@ func (c *createBreaker) report(sent upstream.Submission, trial bool, began, now 
 	}
 }
 
-// unsent makes the next create the trial.
+// unsent makes the next create the trial, because this one had no result.
 func (c *createBreaker) unsent(now time.Time) {
 	c.until = now
 	c.announce(peerNotification{Upstream: c.service.name, Wait: c.wait})
 }
 
-// fail opens the breaker or keeps it open. Only lost trials make the wait longer: creates that were
-// in flight when the breaker opened, and refusals for lack of capacity, add no information.
+// fail opens the breaker or keeps it open. Only lost trials make the wait longer, because creates
+// that were in flight when the breaker opened, and refusals for lack of capacity, add no
+// information.
 func (c *createBreaker) fail(longer bool, now time.Time) {
 	first := c.service.breaks.OpenFor
 	if first <= 0 || c.service.breaks.Failures == 0 {
@@ -97,7 +99,7 @@ func (c *createBreaker) apply(n peerNotification) {
 	c.until = now.Add(jittered(min(max(n.Next, 0), limit)))
 }
 
-// show updates the log and the gauge.
+// show reports the breaker as open or closed in the log and the gauge.
 func (c *createBreaker) show(open bool) {
 	if c.shown == open {
 		return
@@ -112,13 +114,14 @@ func (c *createBreaker) show(open bool) {
 	c.service.logger.Info("upstream breaker closed for creates", "upstream", c.service.name)
 }
 
-// jittered adds up to a tenth, so that replicas do not send trials at the same moment.
+// jittered adds up to a tenth of d, so that replicas do not send trials at the same moment.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
-// forCreates filters ready for a video create. It drops keys of open breakers unless a trial is
-// due; next is the earliest trial, or zero. A key in cooldown behind a closed breaker counts as an
-// alternative, because a refused key costs no job. Without an alternative all keys stay, ordered by
-// wait.
+// forCreates filters the ready keys for a video create. It drops keys whose create breaker is open,
+// unless a trial is due. next is the time of the earliest trial, or zero. If no key has a closed
+// breaker, all keys stay, ordered by wait. Keys in cooldown count as alternatives, because a
+// refused create loses no job. For a job that was refused for now, keys with an open breaker are
+// dropped in any case.
 func (c *Chooser) forCreates(t *Tried, ready, cooling []*key, now time.Time) (use []*key, next time.Time) {
 	closed := func(k *key) bool { return k.service.creates.closed() }
 	if c.route.Kind != config.KindVideo || len(c.targets) < 2 {

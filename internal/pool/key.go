@@ -11,7 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Waits of a key that was told to slow down without a duration. They double each time.
+// Waits of a key that the upstream asked to slow down without giving a duration. Each wait is twice
+// as long as the one before it.
 const (
 	firstWait = time.Second
 	maxWait   = time.Minute
@@ -36,7 +37,7 @@ type key struct {
 	coolingUntil time.Time // end of the cooldown after a refusal
 	refused      int       // HTTP status of the refusal
 	cooldown     time.Duration
-	since        int         // generation that brought its secret
+	since        int         // generation that introduced its secret
 	back         *time.Timer // fires when the key is usable again; nil until first needed
 }
 
@@ -46,7 +47,7 @@ func newKey(s *service, index int, name string, u config.Upstream, generation in
 	return k
 }
 
-// limit applies the limits of u. Slots in use keep counting.
+// limit applies the limits of u. Slots in use still count.
 func (k *key) limit(u config.Upstream) {
 	k.most, k.cooldown = u.MaxConcurrent, u.KeyCooldown
 	if k.perSecond == u.RatePerSecond {
@@ -60,8 +61,8 @@ func (k *key) limit(u config.Upstream) {
 
 func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.coolingUntil) }
 
-// take claims a slot for one job, or for the waiter in. Without one, it returns the earliest time
-// at which there may be one. It ignores the cooldown.
+// take claims a slot for a job. in is the job's waiter, or nil. If no slot is free, take returns
+// the earliest time at which there may be one. It ignores the cooldown.
 func (k *key) take(in *Waiter, now time.Time) (done func(error), free time.Time) {
 	s := k.service
 	free = latest(s.breaker.until, s.waitUntil, k.waitUntil)
@@ -80,7 +81,7 @@ func (k *key) take(in *Waiter, now time.Time) (done func(error), free time.Time)
 		reserved.CancelAt(now)
 		return nil, now.Add(wait)
 	}
-	// Last, because a call that the breaker allowed must report to it.
+	// The breaker is asked last, because a call that it allows must be reported to it.
 	done, err := s.breaker.Allow()
 	if err != nil {
 		reserved.CancelAt(now)
@@ -90,9 +91,10 @@ func (k *key) take(in *Waiter, now time.Time) (done func(error), free time.Time)
 	return done, time.Time{}
 }
 
-// applyBackoff pauses the key or starts its cooldown as the upstream asked, and ends them after a
-// success. Calls that began before that change nothing. Clients of a generation before the key's
-// secret are ignored, because they used another secret.
+// applyBackoff pauses the key or starts its cooldown, as the upstream's error requires. A success
+// ends the cooldown and makes the next wait short again, unless the call began before the cooldown
+// or during the pause. Reports by clients of a generation older than the key's secret are ignored,
+// because those clients used another secret.
 func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.Time) {
 	switch {
 	case generation < k.since:

@@ -7,9 +7,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// pause is a wait that the upstream asked for, for a key or as a whole. It is reported to every
-// caller that arrives in that time, so it contains none of the upstream's text, which may quote
-// another tenant's prompt.
+// pause is a wait that an upstream asked for, for one key or for all its keys. It is reported to
+// every caller that arrives during the wait, so it contains none of the upstream's text, which may
+// quote another tenant's prompt.
 type pause struct {
 	who    UpstreamKey
 	status int // HTTP

@@ -13,20 +13,20 @@ import (
 type peerNotification struct {
 	Replica  string `json:"replica"`
 	Upstream string `json:"upstream,omitempty"`
-	// Wait is the time between two trial creates in nanoseconds; zero if the breaker closed. Next
-	// is how long the receivers send no trial.
+	// Wait is the time between two trial creates in nanoseconds, or zero if the breaker is closed.
+	// Next is how long receivers must wait before they send a trial.
 	Wait time.Duration `json:"wait,omitempty"`
 	Next time.Duration `json:"next,omitempty"`
-	// Ask requests all open breakers; the answers name the asking replica in To.
+	// Ask requests the state of all open breakers. The answers name the asking replica in To.
 	Ask bool   `json:"ask,omitempty"`
 	To  string `json:"to,omitempty"`
 }
 
-// maxNotifications limits the send queue. Overflow is dropped.
+// maxNotifications limits the send queue. Further notifications are dropped.
 const maxNotifications = 256
 
 // Share exchanges the breaker state of creates with other replicas on subject until stop is called.
-// A lost message costs one more trial.
+// A lost message may cost one extra trial.
 func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err error) {
 	sub, err := conn.Subscribe(subject, func(m *nats.Msg) { p.heard(m.Data, self) })
 	if err != nil {

@@ -1,6 +1,7 @@
 // Package pool decides which upstream key serves a job, and fails chats over from one key to the
-// next. Its knowledge of keys and upstreams (limits, pauses, refusals, circuit breakers) is local
-// to the process and not persistent. It keeps no secrets, and retries and queues nothing.
+// next. The state of keys and upstreams (limits, pauses, refusals, circuit breakers) is local to
+// the process and not persistent. Only the breakers for creates exchange their state with other
+// replicas. The pool holds no secrets.
 package pool
 
 import (
@@ -15,7 +16,7 @@ import (
 // UpstreamKey names one key of one upstream, as in the configuration.
 type UpstreamKey struct {
 	Upstream string
-	// Key is the key's name, not its secret; empty for an upstream's only key.
+	// Key is the key's name, not its secret. It is empty for an upstream's only key.
 	Key string
 }
 
@@ -27,15 +28,15 @@ func (a UpstreamKey) String() string {
 	return a.Upstream + "/" + a.Key
 }
 
-// Job identifies the job of a report.
+// Job identifies the job in a report.
 type Job struct{ ID, Tenant string }
 
 // Options configures New.
 type Options struct {
 	Metrics *telemetry.Metrics
-	// Logger receives changes of breakers and keys, and failovers of chats. Default: discard.
+	// Logger logs state changes of breakers and keys, and failovers of chats. Default: discard.
 	Logger *slog.Logger
-	// Retry limits the retries to all upstreams together. Default: no limit.
+	// Retry limits the retries across all upstreams. Default: no limit.
 	Retry config.Retry
 }
 
@@ -78,8 +79,8 @@ func (p *Pool) Resume(a UpstreamKey) *Slot {
 	return l
 }
 
-// TryRetryBudget charges a retry that stays with the key of the last submission. If the budget is
-// used up, it returns false and when to ask again.
+// TryRetryBudget charges the budget for a retry with the key of the last submission. If the budget
+// is used up, it returns false and the time to ask again.
 func (p *Pool) TryRetryBudget() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +93,7 @@ func (p *Pool) TryRetryBudget() (time.Time, bool) {
 	return next, ok
 }
 
-// refresh updates the gauge of unusable keys. It runs when one becomes usable.
+// refresh updates the gauge of unusable keys. It runs when a key becomes usable again.
 func (p *Pool) refresh(s *service) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// Reload applies other keys and limits to the same upstreams. Keys that stay keep their state:
-// pause, cooldown and slots. Slots of removed keys continue uncounted. Renewed keys have new
-// secrets, so they are tried at once, and reports by clients of earlier configurations do not
-// affect them. A breaker whose configuration changed starts closed.
+// Reload applies the upstreams, keys and limits of a new configuration. Keys that remain keep their
+// pause, cooldown and slots. Slots of removed keys remain valid but are no longer counted. Renewed
+// keys have new secrets, so they are tried at once, and reports by clients of earlier
+// configurations do not affect them. A breaker whose configuration changed starts closed.
 func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...UpstreamKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,8 @@ func (s *service) reload(u config.Upstream, generation int, renewed []UpstreamKe
 	s.countOut(time.Now())
 }
 
-// renew resets the key's pause and cooldown, and ignores reports by clients of earlier generations.
+// renew resets the key's pause and cooldown. From then on, reports by clients of earlier
+// generations are ignored.
 func (k *key) renew(generation int) {
 	k.since = generation
 	k.coolingUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0

@@ -9,7 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// recheckAfter is when a job may look again for a slot if nothing tells when one will be free.
+// recheckAfter is how long a job waits before it looks for a slot again if it is unknown when one
+// will be free.
 const recheckAfter = time.Second
 
 // service is the state of one upstream. Pool.mu guards it.
@@ -25,20 +26,20 @@ type service struct {
 	metrics   *telemetry.UpstreamMetrics
 	logger    *slog.Logger
 	trouble   string    // last failure caused by the upstream
-	troubleAt time.Time // its time
+	troubleAt time.Time // time of trouble
 	recent    recent
 
 	polls         recent
 	pollTrouble   string // last failed poll
 	pollTroubleAt time.Time
-	told          time.Time // last log entry about a failure
+	told          time.Time // time of the last log entry about a failure
 }
 
-// tellEvery limits log entries about a failing upstream.
+// tellEvery is the minimum interval between log entries about a failing upstream.
 const tellEvery = time.Minute
 
 // noteFailure logs a failing upstream with the affected job, because jobs that wait for the
-// upstream log nothing. It logs the status and code of an answer only, because the text may repeat
+// upstream log nothing. It logs only the status and code of an answer, because the text may repeat
 // a prompt.
 func (s *service) noteFailure(err *upstream.Error, job Job, route string, now time.Time) {
 	s.trouble, s.troubleAt = err.Outline(), now
@@ -78,7 +79,7 @@ func (s *service) inTurn(yield func(*key) bool) {
 	}
 }
 
-// applyBackoff pauses the upstream as it asked.
+// applyBackoff pauses the upstream if its answer asked for a pause.
 func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 	if err == nil || err.Scope != upstream.ScopeUpstream || err.Final {
 		return

@@ -7,21 +7,21 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// probePatience is the minimum time for a probe before another job may try.
+// probePatience is the minimum time that a probe gets before another job may try.
 const probePatience = 5 * time.Second
 
 // Slot is a job's claim on a key, from Acquire until Release. It is safe for concurrent use.
 type Slot struct {
 	pool    *Pool
 	id      UpstreamKey
-	service *service // nil if it is not configured
-	key     *key     // nil if it is not configured
+	service *service // nil if not configured
+	key     *key     // nil if not configured
 	began   time.Time
 
 	// The fields below are guarded by Pool.mu.
 	done     func(error) // reports the call to the breaker; nil once reported
 	trial    bool        // the create is a trial (createBreaker)
-	created  bool        // the first create was reported
+	created  bool        // the first create has been reported
 	probe    bool        // the call decides whether the breaker closes
 	patience *time.Timer // lets others try if the probe is slow; nil without a probe
 	released bool
@@ -31,7 +31,7 @@ type Slot struct {
 func (s *Slot) UpstreamKey() UpstreamKey { return s.id }
 
 // Begun reports that the upstream has started a long answer. Calling it is optional. If the call is
-// a breaker's probe, other jobs then need not wait for its end.
+// a breaker's probe, other jobs do not have to wait until it ends.
 func (s *Slot) Begun() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -44,8 +44,8 @@ func (s *Slot) Begun() {
 	}
 }
 
-// countResend counts a request that is resent within its call. The call does not wait; later jobs
-// pay for the rate.
+// countResend counts a request that is resent within its call. The rate limit does not delay the
+// resend, but it delays later jobs.
 func (s *Slot) countResend() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -54,24 +54,24 @@ func (s *Slot) countResend() {
 	}
 }
 
-// Report records the outcome of a call; err is nil for a success. Call it once per call, and not
-// for a job that was not sent. by is the chooser of the configuration whose client made the call,
-// which determines the secret that was used; after a reload, another one may have returned the
-// slot. job appears in the log if the upstream failed.
+// Report records the outcome of a call. err is nil for a success. Report must be called once per
+// call, and not for a job that was never sent. by is the chooser of the configuration whose client
+// made the call, because that configuration determines which secret was used. After a reload, the
+// slot may come from another chooser. job appears in the log if the upstream failed.
 //
 // The first report of an acquired slot concerns the job. Later reports, and all reports of a
 // resumed slot, concern a task that the key may already have, such as a create that is resent. They
-// apply the requested backoff, but do not count for the breaker: they say nothing about new jobs,
-// and a success must not hide that new jobs are refused. Polls are not reported; a key refused for
-// a poll cools down with the next refused job.
+// apply the requested backoff, but do not count for the breaker. They reveal nothing about new
+// jobs, and a success must not hide that new jobs are refused. Polls are not reported, so a key
+// that is refused for a poll cools down only when the next job is refused.
 func (s *Slot) Report(by *Chooser, job Job, err *upstream.Error) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.report(by, job, err, time.Now())
 }
 
-// ReportCreate is Report for a video create. The first create of an acquired slot also drives the
-// breaker for creates.
+// ReportCreate is Report for a video create. The first create of an acquired slot also counts for
+// the create breaker.
 func (s *Slot) ReportCreate(by *Chooser, job Job, sent upstream.Submission) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) 
 	s.awaitBack(now)
 }
 
-// awaitBack schedules the update of the gauge for when the key is usable again.
+// awaitBack schedules an update of the gauge of unusable keys for when this key is usable again.
 func (s *Slot) awaitBack(now time.Time) {
 	k := s.key
 	switch out := k.outUntil().Sub(now); {
@@ -120,7 +120,7 @@ func (s *Slot) awaitBack(now time.Time) {
 	}
 }
 
-// Release returns the slot. It may be called twice, and without a report, which then leaves the
+// Release returns the slot. It may be called more than once. If no call was reported, it leaves the
 // breaker unchanged.
 func (s *Slot) Release() {
 	s.pool.mu.Lock()
@@ -136,14 +136,15 @@ func (s *Slot) Release() {
 	s.count(-1)
 }
 
-// passOn lets another job probe the upstream if this probe has no outcome in time.
+// passOn lets another job probe the upstream because this probe has no outcome in time.
 func (s *Slot) passOn() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.tell(errNothing)
 }
 
-// tell reports to the breaker, once. It requires the pool's lock, like all functions below.
+// tell reports to the breaker, unless that was already done. It requires the pool's lock, like all
+// functions below.
 func (s *Slot) tell(health error) {
 	if s.done == nil {
 		return

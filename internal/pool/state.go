@@ -24,13 +24,13 @@ type UpstreamState struct {
 	// Breaker is one of the constants above. Until is when an open breaker lets one job through.
 	Breaker string
 	Until   time.Time
-	// PausedUntil is the end of a pause that the upstream asked for as a whole; zero for none.
+	// PausedUntil is the end of a pause that applies to the whole upstream, or zero.
 	PausedUntil time.Time
-	// Calls counts the conclusive calls of the last five minutes, without polls, and Failed those
-	// that failed because of the upstream.
+	// Calls counts the conclusive calls of the last five minutes, excluding polls. Failed counts
+	// those that failed because of the upstream.
 	Calls, Failed int
-	// LastError is the last failure caused by the upstream, without its text. LastErrorAt is zero
-	// if there was none.
+	// LastError is the last failure caused by the upstream, without the upstream's text.
+	// LastErrorAt is zero if there was none.
 	LastError   string
 	LastErrorAt time.Time
 	// Polls counts the polls of the last five minutes. The poll fields correspond to the call
@@ -43,14 +43,14 @@ type UpstreamState struct {
 
 // KeyState is an upstream key's state as seen by this process.
 type KeyState struct {
-	Name   string // empty for an only key
+	Name   string // empty for an upstream's only key
 	InHand int    // jobs of this process that use it
 	Most   int    // limit of InHand; 0 for none
-	Queued int    // jobs that wait for a slot
+	Queued int    // jobs waiting for a slot
 	// PausedUntil is the end of a pause that the upstream asked for, and CooldownUntil the end of
-	// the cooldown after a refusal; zero for none.
+	// the cooldown after a refusal. Both are zero if there is none.
 	PausedUntil, CooldownUntil time.Time
-	// Status is the HTTP status behind the pause or cooldown; 0 for none.
+	// Status is the HTTP status that caused the pause or cooldown, or 0.
 	Status int
 }
 
@@ -105,14 +105,15 @@ func future(t, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// called counts a call that says something about the upstream.
+// called counts a call, unless it is inconclusive about the upstream.
 func (s *service) called(err *upstream.Error, now time.Time) {
 	if said := health(err); !errors.Is(said, errNothing) {
 		s.recent.count(errors.Is(said, errTrouble), now)
 	}
 }
 
-// Polled counts a poll, without influence on the pool's decisions. err is nil if it was answered.
+// Polled counts a poll. Polls do not influence the pool's decisions. err is nil if the upstream
+// answered.
 func (p *Pool) Polled(name string, err *upstream.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +127,7 @@ func (p *Pool) Polled(name string, err *upstream.Error) {
 	}
 }
 
-// recentMinutes is how long calls are counted.
+// recentMinutes is how many minutes of calls are counted.
 const recentMinutes = 5
 
 // recent counts calls by minute. The zero value is empty.

@@ -8,15 +8,15 @@ import (
 
 const (
 	// slotKept is how long a free slot is reserved for the first waiting job. A job that does not
-	// come in time is passed over, but keeps its place.
+	// acquire it in time is passed over but keeps its place.
 	slotKept = time.Second
-	// recheckSlot is the longest wait of a queued job before it checks again.
+	// recheckSlot is the longest time that a queued job waits before it checks again.
 	recheckSlot = 30 * time.Second
 )
 
 // Waiter is a job's place in the queue for slots of keys with a limit (max_concurrent). Free slots
 // go to the job that has waited longest, and no new job overtakes it. A job may wait for several
-// keys. It is safe for concurrent use.
+// keys. A Waiter is safe for concurrent use.
 type Waiter struct {
 	wake func()
 
@@ -28,11 +28,11 @@ type Waiter struct {
 	expiry  *time.Timer // end of the reservation
 }
 
-// NewWaiter returns a waiter that is not queued. wake is called when the job should acquire again,
-// with the pool locked: it must not block or call the pool.
+// NewWaiter returns a waiter that is not queued. wake is called when the job should try to acquire
+// again. The pool is locked at that time, so wake must not block or call the pool.
 func NewWaiter(wake func()) *Waiter { return &Waiter{wake: wake} }
 
-// Leave gives up the place and a reserved slot.
+// Leave takes the job out of the queue and returns a slot that is reserved for it.
 func (w *Waiter) Leave() {
 	if w == nil || w.pool == nil {
 		return
@@ -49,7 +49,7 @@ func (w *Waiter) leave() {
 	w.giveBack()
 }
 
-// enqueue adds the job to a key's queue, keeping its place.
+// enqueue adds the job to a key's queue. A job that was queued before keeps its place.
 func (w *Waiter) enqueue(p *Pool, k *key) {
 	w.pool = p
 	if w.number == 0 {
@@ -99,7 +99,7 @@ func (k *key) grant() {
 	}
 }
 
-// expireAfter returns the reserved slot if the job does not come for it.
+// expireAfter gives the reserved slot back after d, unless the job acquires it first.
 func (w *Waiter) expireAfter(d time.Duration) {
 	var timer *time.Timer
 	p := w.pool
@@ -113,8 +113,8 @@ func (w *Waiter) expireAfter(d time.Duration) {
 	w.expiry = timer
 }
 
-// dismiss wakes all jobs in a key's queue to acquire again, because the set of keys changed. They
-// keep their places.
+// dismiss removes all jobs from a key's queue and wakes them to acquire again, because the set of
+// keys has changed. They keep their places.
 func (k *key) dismiss() {
 	for _, w := range slices.Clone(k.waiting) {
 		w.dequeue()

@@ -32,7 +32,7 @@ var (
 // all lists the protocols, the default one first.
 var all = []Info{Primary, Videos, Kling, Jimeng}
 
-// Default returns the protocol of a route that names none.
+// Default returns the protocol for routes that name none.
 func Default() Info { return all[0] }
 
 // All returns every protocol, the default one first.

@@ -24,7 +24,7 @@ func (b *blocks) size() int {
 	return b.ends[len(b.ends)-1] - b.start
 }
 
-// fits reports whether the block with this index may follow.
+// fits reports whether the block with this index may be added next.
 func (b *blocks) fits(index uint64) bool {
 	return len(b.ends) == 0 || index == b.first+uint64(len(b.ends))
 }
@@ -41,7 +41,8 @@ func (b *blocks) add(index uint64, at time.Time, block []byte) {
 	b.at = append(b.at, at)
 }
 
-// cut removes blocks from the front: as many as the limits allow, and at least one.
+// cut removes blocks from the front and returns them. It removes at least one block and otherwise
+// as many as the limits allow.
 func (b *blocks) cut(count, bytes int) blocks {
 	n := 1
 	for n < min(len(b.ends), count) && b.ends[n]-b.start <= bytes {
@@ -80,13 +81,13 @@ func (b *blocks) release() {
 	*b = blocks{}
 }
 
-// Budget bounds the bytes that many writers hold together. A nil *Budget has no bound. It is safe
+// Budget bounds the bytes that many writers hold together. A nil *Budget is unlimited. It is safe
 // for concurrent use.
 type Budget struct {
 	left atomic.Int64
 }
 
-// NewBudget returns a budget of this many bytes.
+// NewBudget returns a budget of the given number of bytes.
 func NewBudget(bytes int) *Budget {
 	b := new(Budget)
 	b.left.Store(int64(bytes))

@@ -10,15 +10,15 @@ import (
 // ClaimCheck is the size in bytes above which a body goes to the object store.
 const ClaimCheck = 256 << 10
 
-// ClaimCheckOf returns ClaimCheck, or a quarter of max_payload if that is smaller: the envelope and
-// JSON encoding make the message longer than the body.
+// ClaimCheckOf returns ClaimCheck, or a quarter of max_payload if that is smaller. The envelope and
+// the JSON encoding make the message longer than the body.
 func ClaimCheckOf(b *broker.Broker) int { return int(min(ClaimCheck, b.MaxPayload()/4)) }
 
-// Names of stored bodies; broker.Bodies appends a unique part. A job's names begin with its ID and
-// a dash, so that Bodies.Of finds them whichever replica wrote them. A stored body counts only if
-// the log, a work item, a chunk or a dead letter names it (docs/adr/0009).
+// Names of stored bodies. broker.Bodies appends a unique part. The names for a job begin with its
+// ID and a dash, so that Bodies.Of finds them no matter which replica wrote them. A stored body is
+// valid only if the log, a work item, a chunk or a dead letter references it (docs/adr/0009).
 
-// LetterBodies is the prefix of bodies that belong to a dead letter alone.
+// LetterBodies is the prefix of bodies that belong only to a dead letter.
 const LetterBodies = "dead-"
 
 // RequestBody names a job's request.
@@ -32,19 +32,19 @@ func blockBody(id string, attempt uint32, index uint64) string {
 	return id + "-chunk-" + strconv.FormatUint(uint64(attempt), 10) + "-" + strconv.FormatUint(index, 10)
 }
 
-// ResultBodies is the prefix of everything stored of a task's result.
+// ResultBodies returns the prefix of all stored bodies of a task's result.
 func ResultBodies(id string) string { return id + "-video-" }
 
-// CopyBody names the copy of a result's file; the first has index 0.
+// CopyBody names the copy of a result's file. The first file has index 0.
 func CopyBody(id string, index int) string { return ResultBodies(id) + strconv.Itoa(index) }
 
-// MetadataBody names a result's metadata, if too long for its event.
+// MetadataBody names a result's metadata if it is too long for its event.
 func MetadataBody(id string) string { return ResultBodies(id) + "metadata" }
 
-// URLsBody names a result's URLs, if too long for its event.
+// URLsBody names a result's URLs if they are too long for their event.
 func URLsBody(id string) string { return ResultBodies(id) + "urls" }
 
-// BlobRef returns the reference to a stored body for messages.
+// BlobRef returns the reference to a stored body that messages contain.
 func BlobRef(b broker.Body) *genbusv1.BlobRef {
 	return &genbusv1.BlobRef{Bucket: b.Bucket, Name: b.Name, Size: b.Size, Sha256: b.SHA256[:]}
 }

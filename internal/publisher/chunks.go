@@ -19,18 +19,18 @@ import (
 const (
 	maxBatchBlocks = 256
 	maxBatchBytes  = 128 << 10
-	// chunkBuffer bounds the unconfirmed bytes: the longest complete reply.
+	// chunkBuffer bounds the unconfirmed bytes. It is the length of the longest complete reply.
 	chunkBuffer = 32 << 20
 	// inlineBuffer bounds the unconfirmed bytes of an inline chat.
 	inlineBuffer = 1 << 20
 )
 
-// gatherTime is how long a block of an inline chat waits for others to share its event. An event
-// costs many times as much as a block, and the caller already has the block: followers tolerate the
-// delay.
+// gatherTime is how long a block of an inline chat waits for other blocks to share its event. An
+// event costs many times as much as a block. The delay affects only followers, because the caller
+// already has the block.
 const gatherTime = 50 * time.Millisecond
 
-// Delays between two attempts to publish a message.
+// Delays between attempts to publish a message.
 const (
 	resendWait    = 50 * time.Millisecond
 	maxResendWait = time.Second
@@ -40,15 +40,15 @@ const (
 // gap.
 var ErrBlocksLost = errors.New("blocks were not published")
 
-// ChunkWriter publishes the blocks of one attempt at one chat, in order. A block goes out at once
-// if no message is in flight. Blocks that arrive before the broker has confirmed that message share
-// the next one. So a writer has at most one message in flight, which can be resent without
-// overtaking a later one, and a slow broker gets fewer messages. Blocks of an inline chat are first
-// gathered for 50 ms.
+// ChunkWriter publishes the blocks of one attempt at one chat, in order. A block is sent at once if
+// no message is in flight. Blocks that arrive before the broker has confirmed the message in flight
+// share the next one. A writer therefore has at most one message in flight, which can be resent
+// without overtaking a later one, and a slow broker receives fewer messages. Blocks of an inline
+// chat are first gathered for 50 ms.
 //
-// A message is sent until confirmed. Readers may see it twice and must drop repeats by (attempt,
-// index). An idle writer has no goroutine. A ChunkWriter is safe for concurrent use; blocks are
-// numbered in the order of Add.
+// A message is sent repeatedly until it is confirmed. Readers may see it twice and must drop
+// repeats by (attempt, index). An idle writer has no goroutine. A ChunkWriter is safe for
+// concurrent use; blocks are numbered in the order of Add.
 type ChunkWriter struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -58,28 +58,28 @@ type ChunkWriter struct {
 	metrics *telemetry.Metrics
 	lost    func(blocks int) // counts dropped blocks
 	limit   int
-	budget  *Budget       // nil: only limit applies
-	gather  time.Duration // how long a block waits for others
-	hurry   chan struct{} // ends that wait
+	budget  *Budget       // if nil, only limit applies
+	gather  time.Duration // how long a block waits for other blocks
+	hurry   chan struct{} // ends that wait early
 
 	tenant, id string
 	attempt    uint32
 
 	mu      sync.Mutex
-	pending blocks // added, not yet with the publisher
-	held    int    // bytes in pending and with the publisher
+	pending blocks // added but not yet taken by the publisher
+	held    int    // bytes in pending and taken by the publisher
 	next    uint64 // index of the next block
 	dropped uint64
 	running bool          // whether the publisher's goroutine runs
-	idle    chan struct{} // closed when it ends; nil while nothing waits for that
-	room    chan struct{} // closed when capacity may be available; nil while nothing waits for that
+	idle    chan struct{} // closed when it ends; nil if nothing waits for that
+	room    chan struct{} // closed when capacity may be available; nil if nothing waits for that
 	flushes int           // calls of Flush in progress
 	closed  bool
 	publish sync.WaitGroup
 }
 
-// NewChunks returns a writer for an attempt at a queued chat. It publishes until Close or the end
-// of ctx, which drops unconfirmed blocks. It holds at most 32 MiB of them.
+// NewChunks returns a writer for an attempt at a queued chat. It publishes until Close is called or
+// ctx ends. Either drops unconfirmed blocks. The writer holds at most 32 MiB of unconfirmed blocks.
 func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broker.Bodies, metrics *telemetry.Metrics, tenant, id string, attempt uint32) *ChunkWriter {
 	ctx, cancel := context.WithCancel(ctx)
 	return &ChunkWriter{
@@ -89,7 +89,7 @@ func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broke
 }
 
 // Inline turns the writer into one for an inline chat. Call it before the first Add. The writer
-// holds at most 1 MiB of unconfirmed blocks, within a budget shared by many writers, and counts
+// then holds at most 1 MiB of unconfirmed blocks, within a budget shared by many writers. It counts
 // dropped blocks as dropped events of inline chats.
 func (w *ChunkWriter) Inline(budget *Budget) *ChunkWriter {
 	w.limit, w.budget, w.lost = inlineBuffer, budget, w.metrics.InlineDropped
@@ -98,15 +98,15 @@ func (w *ChunkWriter) Inline(budget *Budget) *ChunkWriter {
 }
 
 // Add copies the next block and returns at once. It returns false if the block was dropped, because
-// the buffer is full or the writer is closed. A dropped block still uses up its index.
+// the buffer is full or the writer is closed. A dropped block still uses an index.
 func (w *ChunkWriter) Add(block []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.add(block)
 }
 
-// AddWait is Add for callers that wait while the buffer is full, until ctx ends or the time that
-// most returns has passed. It returns how long it waited.
+// AddWait is like Add but waits while the buffer is full, until ctx ends or the duration returned
+// by most has passed. It returns how long it waited.
 func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() time.Duration) (waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,11 +128,11 @@ func (w *ChunkWriter) TakesNow(n int) bool {
 	return w.closed || w.takes(n)
 }
 
-// takes reports whether add would accept the next block, which must also follow the pending ones to
-// share their event. The caller holds mu.
+// takes reports whether add would accept a block of n bytes as the next one. That block must also
+// directly follow the pending ones, because they share an event. The caller holds mu.
 func (w *ChunkWriter) takes(n int) bool { return w.fits(n) && w.pending.fits(w.next) }
 
-// awaitRoom waits until takes(n). The caller holds mu, which is released while waiting.
+// awaitRoom waits until takes(n) is true. The caller holds mu, which is released while waiting.
 func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
 	for !w.closed && !w.takes(n) && ctx.Err() == nil {
 		if w.room == nil {
@@ -149,7 +149,7 @@ func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
 	}
 }
 
-// add needs mu.
+// add is like Add, but the caller holds mu.
 func (w *ChunkWriter) add(block []byte) bool {
 	index := w.next
 	w.next++
@@ -168,8 +168,8 @@ func (w *ChunkWriter) add(block []byte) bool {
 	return true
 }
 
-// fits reports whether n more bytes fit. A single block always does: otherwise one above the limit
-// could never be published. The caller holds mu.
+// fits reports whether n more bytes fit. A single block always fits, because otherwise a block
+// above the limit could never be published. The caller holds mu.
 func (w *ChunkWriter) fits(n int) bool { return w.held == 0 || w.held+n <= w.limit }
 
 func (w *ChunkWriter) reserve(n int) bool {
@@ -188,9 +188,9 @@ func (w *ChunkWriter) sendNow() {
 	}
 }
 
-// Flush waits until every block is confirmed or dropped, and returns the number of added blocks:
-// the attempt's chunk count. The error is ErrBlocksLost if blocks were dropped, or the cause of
-// ctx's end. count is valid even with an error.
+// Flush waits until every block is confirmed or dropped. It returns the attempt's chunk count,
+// which is the number of added and dropped blocks. The error is ErrBlocksLost if blocks were
+// dropped, or the cause of ctx's end. count is valid even with an error.
 func (w *ChunkWriter) Flush(ctx context.Context) (count uint64, err error) {
 	w.flushing(1)
 	defer w.flushing(-1)
@@ -216,7 +216,8 @@ func (w *ChunkWriter) Flush(ctx context.Context) (count uint64, err error) {
 	}
 }
 
-// flushing counts the calls of Flush: during a call, blocks are not gathered.
+// flushing adds n to the number of Flush calls in progress. Blocks are not gathered during such a
+// call.
 func (w *ChunkWriter) flushing(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +269,8 @@ func (w *ChunkWriter) gatherBlocks() {
 	}
 }
 
-// take returns the pending blocks. Without any, ok is false and the publisher no longer runs.
+// take returns the pending blocks. If there are none, ok is false and the publisher no longer
+// counts as running.
 func (w *ChunkWriter) take() (work blocks, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -306,8 +308,8 @@ func (w *ChunkWriter) leaveRoom() {
 	}
 }
 
-// send publishes a batch until it is confirmed. It returns false if the writer ended first, or the
-// broker will never accept the message.
+// send publishes a batch repeatedly until it is confirmed. It returns false if the writer has ended
+// or the broker will never accept the message.
 func (w *ChunkWriter) send(batch blocks) (stored bool) {
 	var m *nats.Msg
 	begin := time.Now()

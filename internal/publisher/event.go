@@ -1,5 +1,5 @@
 // Package publisher builds NATS messages: task events with CloudEvents headers, usage events and
-// chat chunks. It publishes only chunks; the task log decides when to store events.
+// chat chunks. It publishes only chunks. The task log decides when to store events.
 package publisher
 
 import (
@@ -36,8 +36,8 @@ type Encoder struct {
 	Encoding Encoding // default: Protobuf
 }
 
-// Event returns the message of a task event on the job's log subject. The event's nonce must be
-// set.
+// Event returns the message for a task event. Its subject is the job's log subject. The event's
+// nonce must be set.
 func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	payload := Message(e)
 	kind := subject.Kind(task.Kind(e.Job))
@@ -61,7 +61,7 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	return m, c.payload(m, h, payload)
 }
 
-// Done returns the feed's copy of a terminal event, with the same ce-id.
+// Done returns the feed's copy of a terminal event. It has the same ce-id.
 func (c Encoder) Done(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	m, err := c.Event(ctx, e)
 	if err != nil {
@@ -109,11 +109,11 @@ func attributes(h *headers, id string, kind subject.Kind, tenant, job string, at
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // stateMember is the member of a JSON event that holds the Protobuf event in Base64. genbus reads
-// the log back, and the readable JSON lacks its internal fields.
+// this member from the log, because the readable JSON lacks the internal fields.
 const stateMember = `"protobuf":`
 
 // schemaBase is the prefix of every dataschema. The last segment names the message and the version
-// of its package. Protobuf allows type URLs without the scheme https, but CloudEvents SDKs require
+// of its package. Protobuf allows type URLs without the https scheme, but CloudEvents SDKs require
 // an absolute URI.
 const schemaBase = "https://type.googleapis.com/"
 
@@ -151,8 +151,8 @@ func withState(object, state []byte) []byte {
 
 // DecodeEvent reads a stored or republished task event of a kind.
 func DecodeEvent(kind subject.Kind, header nats.Header, data []byte) (task.Event, error) {
-	// Cloned, because events are kept while their jobs are held, and the value would keep the
-	// memory of all headers alive.
+	// Clone the value. Events are kept while their jobs are held, and the value would otherwise
+	// keep the memory of all headers alive.
 	nonce := strings.Clone(header.Get(subject.HeaderNonce))
 	if kind == subject.Chat {
 		var e genbusv1.ChatEvent
@@ -175,7 +175,7 @@ func checked(e task.Event, whole bool) (task.Event, error) {
 	return e, nil
 }
 
-// Chunk returns the message of one or more blocks of a streamed chat.
+// Chunk returns the message for one or more blocks of a streamed chat.
 func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatChunk) (*nats.Msg, error) {
 	m, h := newMessage(c.Names.Chunk(tenant, chunk.GetId()))
 	id := chunk.GetId() + "." + strconv.FormatUint(uint64(chunk.GetAttempt()), 10) + "." + strconv.FormatUint(chunk.GetIndex(), 10)

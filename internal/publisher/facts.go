@@ -18,22 +18,22 @@ const (
 	// maxFact bounds each escaped fact. Longer ones, possible only for model names and upstream
 	// IDs, are left out.
 	maxFact = 128
-	// labelsCut ends the labels if some did not fit. It cannot be a pair, because every pair has a
-	// "=".
+	// labelsCut ends the labels if some did not fit. A label always contains "=", so labelsCut
+	// cannot be one.
 	labelsCut = "cut"
-	// maxHead bounds the facts before the labels.
+	// maxHead bounds the length of the facts before the labels.
 	maxHead = MaxFacts - len(";"+labelsCut)
 )
 
-// Facts are the properties of a job in an event's header subject.HeaderIndex, for searching jobs
-// without reading the events. Empty fields are unknown.
+// Facts are the properties of a job in the subject.HeaderIndex header of its events. They make jobs
+// searchable without reading the events. An empty field is unknown.
 type Facts struct {
 	Phase string // from task.PhaseWord
 	Route string
 	Model string
 	// Upstream and Key name the upstream key of the job's submission.
 	Upstream, Key string
-	UpstreamTask  string // the upstream's ID of the task
+	UpstreamTask  string // the upstream's ID for the task
 	ErrorCode     string
 	Begun         string // start of the first submission or attempt, from Moment
 	Labels        Labels
@@ -81,7 +81,7 @@ func LabelOf(key, value string) Label {
 	return Label(url.QueryEscape(key) + "=" + url.QueryEscape(value))
 }
 
-// Has reports whether a job has a label. sure is false if the label may have been cut.
+// Has reports whether a job has a label. sure is false if the label may have been cut off.
 func (l Labels) Has(label Label) (has, sure bool) {
 	for pair := range strings.SplitSeq(string(l), "&") {
 		if pair == string(label) {
@@ -93,7 +93,7 @@ func (l Labels) Has(label Label) (has, sure bool) {
 
 func (l Labels) cut() bool { return l == labelsCut || strings.HasSuffix(string(l), "&"+labelsCut) }
 
-// Map returns the labels, and whether they are complete.
+// Map returns the labels and reports whether they are complete.
 func (l Labels) Map() (labels map[string]string, all bool) {
 	values, err := url.ParseQuery(string(l))
 	if err != nil || len(values) == 0 {
@@ -109,8 +109,9 @@ func (l Labels) Map() (labels map[string]string, all bool) {
 	return labels, !l.cut()
 }
 
-// Header returns the header's value, at most MaxFacts bytes: the facts, then a semicolon and the
-// labels if there are any, both as application/x-www-form-urlencoded.
+// Header returns the header's value, which has at most MaxFacts bytes. It consists of the facts
+// and, if there are labels, a semicolon and the labels. Both parts are
+// application/x-www-form-urlencoded.
 func (f Facts) Header() string {
 	if f.Labels == "" {
 		return f.head()
@@ -136,10 +137,11 @@ func (f Facts) head() string {
 	return b.String()
 }
 
-// Moment returns a time as written in facts: Unix nanoseconds in base 36.
+// Moment formats a time for facts as Unix nanoseconds in base 36.
 func Moment(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 36) }
 
-// BegunAt returns when the job's first submission or attempt started; begun is false if none has.
+// BegunAt returns when the job's first submission or attempt started. begun is false if none has
+// started.
 func (f Facts) BegunAt() (t time.Time, begun bool) {
 	n, err := strconv.ParseInt(f.Begun, 36, 64)
 	return time.Unix(0, n), err == nil && n > 0
@@ -153,8 +155,8 @@ type factField struct {
 	value *string
 }
 
-// fields returns the facts of the head. Model name and upstream ID come last, because a long one
-// must not displace others.
+// fields returns the facts of the head. The model name and the upstream ID come last, so that a
+// long one does not displace other facts.
 func (f *Facts) fields() [8]factField {
 	return [...]factField{
 		{"phase", &f.Phase}, {"code", &f.ErrorCode}, {"route", &f.Route}, {"begun", &f.Begun}, {"upstream", &f.Upstream}, {"key", &f.Key},
@@ -162,8 +164,8 @@ func (f *Facts) fields() [8]factField {
 	}
 }
 
-// ParseFacts reads the header's value and skips unreadable parts, because only genbus writes it.
-// Its strings share the header's memory.
+// ParseFacts parses the header's value. It skips unreadable parts, because only genbus writes the
+// header. The returned strings share the header's memory.
 func ParseFacts(header string) Facts {
 	var f Facts
 	head, labels, _ := strings.Cut(header, ";")

@@ -8,17 +8,17 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// mostHeaders is the capacity for an event's headers and the broker's headers that its writer adds.
+// mostHeaders is the capacity for an event's headers and the broker headers that its writer adds.
 const mostHeaders = 24
 
-// headers sets the headers of a message. A message has about twenty, so their values share an array
-// and the map never grows.
+// headers sets the headers of a message. A message has about twenty headers, so their values share
+// one array and the map is large enough from the start.
 type headers struct {
 	of     nats.Header
 	values []string
 }
 
-// newMessage returns a message without headers, and their setter.
+// newMessage returns a message without headers and the setter for its headers.
 func newMessage(subject string) (*nats.Msg, *headers) {
 	h := &headers{of: make(nats.Header, mostHeaders), values: make([]string, 0, mostHeaders)}
 	return &nats.Msg{Subject: subject, Header: h.of}, h
@@ -38,8 +38,8 @@ func (h *headers) trace(ctx context.Context) {
 	}
 }
 
-// Trace sets the trace context of ctx twice: as NATS clients expect it, and as the CloudEvents
-// extension.
+// Trace sets the trace context of ctx twice, once as NATS clients expect it and once as the
+// CloudEvents extension.
 func Trace(ctx context.Context, to nats.Header) {
 	h := headers{of: to}
 	h.trace(ctx)

@@ -14,8 +14,8 @@ import (
 // usageType is the CloudEvents type of a usage event.
 const usageType = "genbus.job.usage.v1"
 
-// Usage returns the message that reports an ended job's consumption; nil for a job that was never
-// sent to an upstream. Its ce-id equals the terminal event's.
+// Usage returns the message that reports an ended job's consumption. It returns nil for a job that
+// was never sent to an upstream. The message has the same ce-id as the terminal event.
 func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	x := e.Job.GetExecution()
 	if x.GetFirstSubmitAt() == nil {
@@ -37,7 +37,8 @@ func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	return m, c.payload(m, h, u)
 }
 
-// videoSeconds returns the total length of all videos; nil if any is unknown.
+// videoSeconds returns the total length of all videos, or nil if the length of any video is
+// unknown.
 func videoSeconds(videos []*genbusv1.Video) *float64 {
 	sum := 0.0
 	for _, v := range videos {

@@ -13,10 +13,10 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Accepted returns a job whose work item is stored but whose first event is missing in the log, and
-// writes the event as a consumer would. If the log still does not answer, the entry has no
-// sequence. Without a work item it returns joblog.ErrNotFound. It reads the item, the log and the
-// item again, because an erasure removes the item before the log.
+// Accepted returns a job whose work item is stored but whose first event is missing from the log.
+// It writes the event as a consumer would. If the log still does not answer, the entry has no
+// sequence. If there is no work item, Accepted returns joblog.ErrNotFound. It reads the item, then
+// the log, then the item again, because an erasure removes the item before the log.
 func (s Items) Accepted(ctx context.Context, n subject.JobName) (joblog.Entry, error) {
 	found, err := s.Find(ctx, n)
 	if errors.Is(err, broker.ErrNoMessage) {
@@ -50,6 +50,6 @@ func (s Items) Accepted(ctx context.Context, n subject.JobName) (joblog.Entry, e
 	return entry, nil
 }
 
-// acceptedWithin bounds the write of the first event and the check of the item for a waiting
-// caller. If the item is gone, Confirm takes up to 15 s longer.
+// acceptedWithin bounds writing the first event and checking the item while a caller waits. If the
+// item is gone, Confirm takes up to 15 s longer.
 const acceptedWithin = 2 * time.Second

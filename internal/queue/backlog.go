@@ -6,17 +6,17 @@ import (
 )
 
 // backlog is the index of a route's backlog in the dispatching replica. An ordered consumer reports
-// each job, without its body. A job that another replica dispatched is noticed only when it is
-// looked up.
+// each job, without its body. A job that another replica has dispatched stays in the index until it
+// is looked up.
 type backlog struct {
 	signal chan struct{} // has a token if the dispatcher may have work
 
 	mu         sync.Mutex
 	roundRobin *roundRobin
 	skipping   map[string]struct{} // tenants whose next job is being looked up
-	// readings numbers the reads from the beginning, and complete reports whether the latest has
-	// reached the end. heard is the time of its latest message, or of its start. created is the
-	// creation time of the stream.
+	// readings is the number of times that the backlog was read from its beginning. complete is
+	// true if the latest reading has reached the end. heard is when that reading received its
+	// latest message, or when it started. created is the creation time of the stream.
 	readings int
 	complete bool
 	heard    time.Time
@@ -34,7 +34,7 @@ func (b *backlog) wake() {
 	}
 }
 
-// clear drops all jobs and ignores further reports of earlier readings. created is the creation
+// clear removes all jobs and ignores further reports of earlier readings. created is the creation
 // time of the stream to read next, or zero.
 func (b *backlog) clear(created time.Time) (reading int) {
 	b.mu.Lock()
@@ -62,22 +62,22 @@ func (b *backlog) end(reading int) {
 	b.complete = b.complete || reading == b.readings
 }
 
-// of reports whether the index belongs to the stream created at that time.
+// of reports whether the index belongs to the stream with the given creation time.
 func (b *backlog) of(created time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.created.Equal(created)
 }
 
-// waits reports whether a tenant waits that is not passed over. all is false until the whole
-// backlog has been read.
+// waits reports whether any tenants wait, apart from those that are passed over. all is false until
+// the whole backlog has been read.
 func (b *backlog) waits(now time.Time) (waits, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.roundRobin.waits(now), b.complete
 }
 
-// jobs returns the number of indexed jobs. reads reports that a reading is still adding jobs.
+// jobs returns the number of indexed jobs. reads reports whether a reading is still adding jobs.
 func (b *backlog) jobs(now time.Time) (n uint64, reads bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,22 +104,22 @@ func (b *backlog) next(now time.Time) (turn, bool) {
 	return turn{tenant: tenant, seq: seq}, ok
 }
 
-// putBack returns a job and delays its tenant by d.
+// putBack puts a job back and delays its tenant by d.
 func (b *backlog) putBack(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.putBack(t.tenant, t.seq, time.Now().Add(d))
 }
 
-// postpone returns a job after postponeFor, without delaying its tenant.
+// postpone puts a job back after postponeFor, without delaying its tenant.
 func (b *backlog) postpone(t turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin.postpone(t.tenant, t.seq, time.Now().Add(postponeFor))
 }
 
-// passOver is putBack for a tenant that is passed over for d: jobs of other tenants do not wait
-// behind its jobs.
+// passOver puts a job back and passes over its tenant for d. In that time, jobs of other tenants do
+// not wait behind the tenant's jobs.
 func (b *backlog) passOver(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// beginWithin is the age at which a sighting of an item no longer proves that it exists. It exceeds
-// the time of a healthy broker's write, so that the usual case needs no read.
+// beginWithin is how long an item may be assumed to exist after it was seen. It exceeds the time
+// that a healthy broker needs for a write, so usually no read is needed.
 const beginWithin = time.Second
 
-// confirmWithin bounds the second check of Confirm, after its wait, and the end of a job without an
-// item.
+// confirmWithin bounds what Confirm does after its wait: the second check, and ending a job without
+// an item.
 const confirmWithin = 10 * time.Second
 
 // Begin writes the first event of a work item's job and returns the job's current state, which
 // another replica may have advanced. seen is when the caller saw the item in the queue, or zero.
-// Admission, the dispatcher and callers who ask for a job all log it through Begin; a holder uses a
-// commit and Confirm.
+// Admission, the dispatcher and callers that ask for a job use Begin to log it. A holder commits
+// the event itself and then calls Confirm.
 func (s Items) Begin(ctx context.Context, item joblog.WorkItem, seen time.Time) (joblog.Entry, error) {
 	e, err := s.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item.WorkItem), 0)
 	if lost, ok := errors.AsType[*joblog.LostError](err); ok {
@@ -35,11 +35,11 @@ func (s Items) Begin(ctx context.Context, item joblog.WorkItem, seen time.Time) 
 	return s.Confirm(ctx, e)
 }
 
-// Confirm checks that a job whose first event e the caller has just written has its work item. If
-// another replica logged the job earlier, and the job ended and was erased, the empty log accepts
-// the first event of a job that nothing will run. Confirm ends such a job as not_enqueued, which
-// tells its followers and attached requests. It checks twice, even if ctx ends, and returns the
-// log's state if the job continues.
+// Confirm checks that a job still has its work item after the caller has written its first event e.
+// If another replica logged the job earlier, and the job then ended and was erased, the empty log
+// accepts the first event again, but no replica will run the job. Confirm ends such a job as
+// not_enqueued, so that its followers and attached requests get a result. It waits and checks a
+// second time before it ends the job, even if ctx ends. It returns the job's current state.
 func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if there, err := s.carries(ctx, e); there || err != nil {
 		return e, err
@@ -75,7 +75,8 @@ func (s Items) carries(ctx context.Context, e joblog.Entry) (bool, error) {
 	return false, err
 }
 
-// since returns the time since t. Only the wall clock advances while the machine is suspended.
+// since returns the time since t by the monotonic clock or the wall clock, whichever is longer. The
+// monotonic clock stops while the machine is suspended.
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

@@ -10,10 +10,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// listAgain is how long counts do not list consumers after a list got no answer.
+// listAgain is how long counts wait before they list consumers again after a list got no answer.
 const listAgain = 5 * time.Minute
 
-// errNotListed means that counts do not list consumers at the moment.
+// errNotListed means that counts are not listing consumers at the moment.
 var errNotListed = errors.New("could not list consumers")
 
 // unanswered reports whether a list got no answer although nothing else is known to be wrong. That
@@ -22,8 +22,8 @@ func (q *Queue) unanswered(ctx context.Context, err error) bool {
 	return broker.CutOff(err) && ctx.Err() == nil && q.b.Trouble() == nil
 }
 
-// consumers lists the consumers of a stream for counts, by name. Counts are too frequent to wait
-// for an answer that never comes.
+// consumers lists the consumers of a stream by name. After a list got no answer, it returns
+// errNotListed for listAgain, because counts are too frequent to wait for an answer each time.
 func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	q.mu.Lock()
 	refused := time.Now().Before(q.noList)
@@ -41,14 +41,14 @@ func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetst
 }
 
 // Count updates the counts of all routes that this process has used, 256 routes per request. It
-// returns the routes whose durable consumers are gone, do not answer or cannot be listed; their
-// counts stay as they were. err is the error of the list, or nil while lists are suspended.
+// returns the routes whose durable consumers are missing, do not answer or cannot be listed. Their
+// counts do not change. err is the error of the list, or nil while lists are suspended.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
 	_, uncounted, err = q.count(ctx)
 	return uncounted, err
 }
 
-// count is Count. It also returns the durable consumers of the ready jobs by name.
+// count is like Count, but also returns the durable consumers of the ready jobs by name.
 func (q *Queue) count(ctx context.Context) (work map[string]*jetstream.ConsumerInfo, uncounted map[*Route]bool, err error) {
 	type read struct {
 		counted int64
@@ -58,8 +58,8 @@ func (q *Queue) count(ctx context.Context) (work map[string]*jetstream.ConsumerI
 	for _, r := range q.all() {
 		reads[r] = read{r.counted.Load(), r.window.beginRead()}
 	}
-	// The backlog comes first: a job dispatched in between is then counted twice rather than
-	// missed.
+	// The backlog comes first, so that a job that is dispatched in between is counted twice rather
+	// than missed.
 	wait, err := q.consumers(ctx, q.b.Names().Wait())
 	if err == nil {
 		work, err = q.consumers(ctx, q.b.Names().Work())

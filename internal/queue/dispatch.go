@@ -22,8 +22,8 @@ const (
 	failed   verdict = iota // back in the backlog; stop this fill
 	later                   // back in the backlog; delay its tenant
 	blocked                 // back in the backlog; do not delay its tenant
-	gone                    // not enqueued: another replica dispatched it, or it has ended
-	enqueued                // ready, or may be
+	gone                    // not enqueued, because another replica dispatched it or it has ended
+	enqueued                // ready or possibly ready
 )
 
 var (
@@ -41,7 +41,8 @@ type jobDispatcher struct {
 }
 
 // candidate is a job to dispatch, with the data that was read for its batch. item and job are zero
-// if they were not found. Any replica of the stream may have answered, so they can be outdated.
+// if they were not found. They may be outdated, because any replica of the stream may have
+// answered.
 type candidate struct {
 	turn
 	item Item
@@ -49,7 +50,7 @@ type candidate struct {
 }
 
 // read reads the items and logs of a batch, with one request per tenant and one for the log.
-// dispatch reads what is missing.
+// dispatch reads anything that is still missing.
 func (m jobDispatcher) read(ctx context.Context, batch []turn) []candidate {
 	out := make([]candidate, len(batch))
 	byTenant := map[string][]*candidate{}
@@ -74,7 +75,8 @@ func (m jobDispatcher) read(ctx context.Context, batch []turn) []candidate {
 	return out
 }
 
-// readItems reads the items of one tenant's jobs, which are the first of its backlog in order.
+// readItems reads the items of one tenant's jobs, which must be the first jobs of its backlog in
+// order.
 func (m jobDispatcher) readItems(ctx context.Context, tenant string, jobs []*candidate) {
 	names := m.q.b.Names()
 	if len(jobs) == 1 { // cheaper than a page
@@ -121,20 +123,20 @@ func (m jobDispatcher) readJobs(ctx context.Context, batch []candidate) {
 	}
 }
 
-// dispatch moves a job from the backlog to the ready jobs. Any replica may die at any point, or do
-// the same at the same time:
+// dispatch moves a job from the backlog to the ready jobs. Its steps are safe even if a replica
+// dies at any point or several replicas dispatch the same job at the same time:
 //
 //  1. It writes the first event if admission did not. It marks the ready copy with the sequence of
-//     an event, so that a job erased in the meantime is not taken for a new one.
-//  2. It publishes the copy as ready. A subject that holds the same job is as good.
-//  3. It deletes the item from the backlog. A job in both places is made ready again under its one
-//     subject; once it has run, the log says so.
+//     an event, so that a job that was erased in the meantime is not mistaken for a new one.
+//  2. It publishes the copy as ready. If the subject already holds the same job, that is enough.
+//  3. It deletes the item from the backlog. A job that is in both places is made ready again on the
+//     same subject. If it has already run, the log shows that.
 //
-// The data of a batch may be outdated, as if the job had been removed, advanced or erased between
-// steps 1 and 2. dispatch trusts it only to show that this very job continues, and then marks the
-// copy with an event that the job had. Before it withholds or removes anything, it asks the leader
-// whether the job has ended, belongs to another request or has no log, and in step 3 whether the
-// item existed.
+// The data of a batch may be outdated. The effect is the same as if the job had been removed,
+// advanced or erased between steps 1 and 2. dispatch relies on the data only to confirm that the
+// same job continues, and then marks the copy with an event that the job had. Before it withholds
+// or removes anything, it asks the leader whether the job has ended, belongs to another request or
+// has no log. In step 3, it asks the leader whether the item existed.
 func (m jobDispatcher) dispatch(ctx context.Context, j candidate) (verdict, error) {
 	from, n, err := m.itemOf(ctx, j)
 	switch {
@@ -178,13 +180,13 @@ func (m jobDispatcher) itemOf(ctx context.Context, j candidate) (from Item, n su
 	}
 	n, err = m.q.Items.NameOf(from)
 	if err != nil || n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != j.tenant {
-		return Item{}, n, errOutdated // a sequence of a stream has one subject
+		return Item{}, n, errOutdated // the subject of a sequence never changes
 	}
 	return from, n, nil
 }
 
-// confirm rereads an item that was not found. It first checks that the leader has reached its
-// sequence.
+// confirm rereads an item that was not found. It first checks that the leader has reached the
+// item's sequence.
 func (m jobDispatcher) confirm(ctx context.Context, stream string, seq uint64) (broker.Stored, error) {
 	s, err := m.q.b.Stream(ctx, stream)
 	switch {
@@ -198,8 +200,9 @@ func (m jobDispatcher) confirm(ctx context.Context, stream string, seq uint64) (
 	return m.q.b.At(ctx, stream, seq)
 }
 
-// removeDispatched deletes a dispatched job from the backlog. If it is not there, another
-// dispatcher moved it too, or the job has ended; an ended job is removed from the ready jobs.
+// removeDispatched deletes a dispatched job from the backlog. If the job is not there, either
+// another dispatcher has moved it too or the job has ended. An ended job is removed from the ready
+// jobs.
 func (m jobDispatcher) removeDispatched(ctx context.Context, n subject.WorkName, from Item, v verdict) (verdict, error) {
 	removed, err := m.q.Items.Remove(ctx, from)
 	if err != nil || removed || v != enqueued {
@@ -212,8 +215,8 @@ func (m jobDispatcher) removeDispatched(ctx context.Context, n subject.WorkName,
 	return v, m.q.RemoveEnded(ctx, e)
 }
 
-// toSubmit reports whether a job still has to be submitted. A job that an upstream has, or that has
-// ended, continues regardless of its tenant's dead letters.
+// toSubmit reports whether a job still has to be submitted. A job that has ended or that an
+// upstream already has continues regardless of its tenant's dead letters.
 func (m jobDispatcher) toSubmit(ctx context.Context, j candidate) bool {
 	_, n, err := m.itemOf(ctx, j)
 	if err != nil {
@@ -252,7 +255,7 @@ func (m jobDispatcher) ensureLogged(ctx context.Context, from Item, read joblog.
 	case e.Job == nil: // stale item or lost log; the consumer decides
 		return from.Header.Get(subject.HeaderRecorded), false, nil
 	}
-	// Another job's end under the same ID does not count. If the end leaves a dead letter, the
+	// The end of another job with the same ID does not count. If the end leaves a dead letter, the
 	// consumer writes it.
 	if task.LeavesDeadLetter(e.Job) {
 		return markOf(e), false, nil
@@ -294,7 +297,7 @@ func (m jobDispatcher) enqueue(ctx context.Context, n subject.WorkName, from Ite
 	return gone, nil // already counted
 }
 
-// sameItem reports whether two work items with one ID come from the same request.
+// sameItem reports whether two work items with the same ID come from the same request.
 func sameItem(a, b Item) bool {
 	x, err := a.Decode()
 	if err != nil {

@@ -15,42 +15,45 @@ import (
 )
 
 const (
-	// slowestRead is how often a dispatcher reads the number of ready jobs, because all replicas
-	// take jobs. If the window is full and drains fast, it reads more often, up to every
-	// fastestRead, and at least every congestedRead, because a measured window only grows by reads.
+	// slowestRead is how often a dispatcher reads the number of ready jobs, which changes because
+	// all replicas take jobs. While the window is full, the dispatcher reads at least every
+	// congestedRead, because only a read can enlarge a measured window. If the window also drains
+	// fast, it reads up to every fastestRead.
 	slowestRead   = time.Second
 	congestedRead = 250 * time.Millisecond
 	fastestRead   = 25 * time.Millisecond
-	// idleInterval is how often a replica looks for a backlog that none dispatches, and how long a
-	// dispatcher keeps the lease after its backlog is empty.
+	// idleInterval is how often a replica looks for a backlog that no replica dispatches, and how
+	// long a dispatcher keeps the lease while its backlog is empty.
 	idleInterval = 10 * time.Second
-	// lookAge is the acceptable age of the count for that. Count refreshes it about as often.
+	// lookAge is how old the count may be when a replica looks for such a backlog. Count refreshes
+	// it about as often.
 	lookAge = 15 * time.Second
 	// congestedFor is how long a route counts as congested after a job had to wait.
 	congestedFor = 2 * time.Second
 	// gatherFor bounds the wait for a larger batch while the window is mostly full.
 	gatherFor = 25 * time.Millisecond
-	// maxDispatches limits the concurrent dispatches of one dispatcher, and the jobs of a batch.
+	// maxDispatches limits the concurrent dispatches of one dispatcher, and the size of a batch.
 	maxDispatches = 128
-	// maxReads limits the tenants whose items are read concurrently.
+	// maxReads limits the number of tenants whose items are read concurrently.
 	maxReads = 16
-	// dispatchTimeout bounds one dispatch, and the reads of a batch. A stop does not interrupt
-	// them.
+	// dispatchTimeout bounds one dispatch, and the reads of one batch. Stopping the dispatcher does
+	// not interrupt them.
 	dispatchTimeout = 10 * time.Second
-	// retryDispatch is the delay after a failed dispatch.
+	// retryDispatch is how long a tenant must wait after a failed dispatch.
 	retryDispatch = time.Second
-	// postponeFor is the delay of a job while another item with its ID is ready, which may be held
-	// for hours.
+	// postponeFor is how long a job is postponed if another item with its ID is ready. That item
+	// may be held for hours.
 	postponeFor = 5 * time.Second
-	// failingAfter is how long all dispatches must fail before another replica should take over.
+	// failingAfter is how long all dispatches must have failed before another replica should take
+	// over.
 	failingAfter = 2 * retryDispatch
-	// maxMissed is how many jobs of a tenant in a row may be gone before the dispatcher looks for
-	// the first that exists.
+	// maxMissed is how many consecutive jobs of a tenant may be gone before the dispatcher looks up
+	// the tenant's first job that still exists.
 	maxMissed = 8
 )
 
 // dispatcher moves the jobs of one route from the backlog to the ready jobs while its replica holds
-// the lease. Only the goroutine of Dispatch accesses its fields.
+// the lease. Only the goroutine of Dispatch changes its fields.
 type dispatcher struct {
 	q      *Queue
 	route  *Route
@@ -58,23 +61,25 @@ type dispatcher struct {
 	index  indexing
 	logger *slog.Logger
 
-	// every is the interval between checks. dispatched counts the jobs made ready since the last
-	// one.
+	// every is the interval between checks. dispatched is the number of jobs made ready since the
+	// last check.
 	every      time.Duration
 	dispatched int
 	// nextLook is when to look again for a backlog that no replica dispatches.
 	nextLook time.Time
-	// busy is when a backlog last existed, and full when one of its jobs last found no capacity.
+	// busy is when a backlog last existed. full is when a job of the backlog last found no
+	// capacity.
 	busy, full time.Time
-	// waiting is the start of an uninterrupted backlog, ignoring tenants that are passed over.
-	// failed is when dispatches began to fail. Both are zero if not so.
+	// waiting is when the current backlog began, ignoring tenants that are passed over, or zero if
+	// there is none. failed is when dispatches began to fail, or zero if they do not fail.
 	waiting, failed time.Time
 	unknown         unknownJobs
 }
 
-// Dispatch makes the jobs of a route's backlog ready in turn by tenant, until ctx ends and the last
-// dispatch has finished. It keeps readyJobs jobs ready, or with 0 as many as the route starts in
-// about a second; Route.Resize changes the number. It needs Run. One replica at a time is active.
+// Dispatch makes the jobs of a route's backlog ready, taking the tenants in turn. It returns after
+// ctx has ended and the last dispatch has finished. It keeps readyJobs jobs ready, or as many as
+// the route starts in about a second if readyJobs is 0. Route.Resize changes the number. Run must
+// be running. Only one replica at a time dispatches the route.
 func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
 	r := q.Route(kind, name)
 	r.Resize(readyJobs)
@@ -115,8 +120,8 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 	}
 }
 
-// gather waits until the next batch is worth its reads: until half of the window is free, an eighth
-// of its duration has passed, or gatherFor has.
+// gather waits until half of the window is free, so that the next batch is worth its reads. It
+// waits for at most gatherFor, or an eighth of the time that a full window lasts.
 func (d *dispatcher) gather(ctx context.Context) {
 	defer d.route.backlog.wake()
 	timer := time.NewTimer(min(gatherFor, d.route.window.lasts()/8))
@@ -133,11 +138,10 @@ func (d *dispatcher) gather(ctx context.Context) {
 }
 
 // leads reports whether this replica dispatches the route and has an index. It takes the lease if
-// there is a backlog that no replica dispatches, and starts or stops the index.
+// there is a backlog that no replica dispatches, and it starts or stops the index.
 func (d *dispatcher) leads(ctx context.Context) bool {
 	now := time.Now()
-	// Claim congestion until more is known, so that the other replicas put new jobs behind the
-	// backlog.
+	// Claim congestion until more is known, so that other replicas put new jobs behind the backlog.
 	if d.needed(ctx, now) && d.route.lease.Take(now, true) {
 		d.busy, d.full, d.every = now, now, fastestRead
 		d.waiting, d.failed, d.unknown = time.Time{}, time.Time{}, unknownJobs{patience: unknownFor}
@@ -169,7 +173,7 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 		r.added.Store(false)
 		return false
 	}
-	if left := d.q.claims.Unheard(now); left > 0 { // a dispatching replica may not have been heard yet
+	if left := d.q.claims.Unheard(now); left > 0 { // a dispatching replica may not have been heard from yet
 		d.every = left
 		return false
 	}
@@ -178,7 +182,7 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 	case r.lease.Expire(now):
 		r.counted.Store(0)
 		r.refresh(ctx, countInterval)
-	case !added && r.waiting.Load() > 0: // another replica may have dispatched it since the count
+	case !added && r.waiting.Load() > 0: // another replica may have dispatched the backlog since the count
 		r.refresh(ctx, countInterval)
 	}
 	return added || r.waiting.Load() > 0
@@ -190,7 +194,7 @@ func (d *dispatcher) stop() {
 	d.q.claims.Release(d.route.durable)
 }
 
-// check refreshes the numbers of ready and waiting jobs when due.
+// check refreshes the numbers of ready and waiting jobs when a read is due.
 func (d *dispatcher) check(ctx context.Context) {
 	if d.q.b.Trouble() != nil {
 		return
@@ -234,8 +238,8 @@ func (d *dispatcher) reread() {
 	d.route.backlog.wake()
 }
 
-// nextRead returns the interval to the next read. While the window is full, it is short enough to
-// find capacity freed by other replicas before the window runs empty.
+// nextRead returns the interval until the next read. While the window is full, the interval is
+// short enough to detect capacity freed by other replicas before the window runs empty.
 func (d *dispatcher) nextRead(now time.Time) time.Duration {
 	switch share := d.route.window.share(d.dispatched); {
 	case now.Sub(d.full) > congestedFor:
@@ -249,9 +253,10 @@ func (d *dispatcher) nextRead(now time.Time) time.Duration {
 	}
 }
 
-// report updates the lease and tells other replicas if it changed. The route is congested if a job
-// recently found no capacity, or if there was a backlog all the time, which means that other
-// replicas fill the window faster. Tenants that are passed over do not count.
+// report updates the lease and tells other replicas if the route has become congested or is no
+// longer congested. The route is congested if a job recently found no capacity, or if the backlog
+// has existed for congestedFor, which means that other replicas fill the window faster. Tenants
+// that are passed over do not count.
 func (d *dispatcher) report(now time.Time) {
 	switch waits, _ := d.route.backlog.waits(now); {
 	case !waits:
@@ -267,8 +272,8 @@ func (d *dispatcher) report(now time.Time) {
 }
 
 // fill makes jobs ready, batch by batch, while the window has capacity. It reads the next batch
-// while the previous one is dispatched. more reports that capacity reserved for jobs that did not
-// need it is free again.
+// while the previous one is dispatched. more reports whether capacity is free again because some
+// jobs did not need it.
 func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	var group sync.WaitGroup
 	var done outcomes
@@ -305,7 +310,8 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	return done.freed.Load() && !done.stop.Load() && ctx.Err() == nil
 }
 
-// nextBatch removes up to most jobs from the backlog, and reserves capacity for them.
+// nextBatch removes jobs from the backlog and reserves capacity for them. most is the maximum size
+// of the batch.
 func (d *dispatcher) nextBatch(most int) (batch []turn) {
 	now := time.Now()
 	d.report(now)
@@ -326,15 +332,16 @@ func (d *dispatcher) nextBatch(most int) (batch []turn) {
 	return batch
 }
 
-// read reads the items of a batch. A stop does not interrupt it, because its jobs are dispatched.
+// read reads the items of a batch. Stopping the dispatcher does not interrupt it, because the jobs
+// of the batch are still dispatched.
 func (d *dispatcher) read(ctx context.Context, batch []turn) []candidate {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), dispatchTimeout, errors.New("the reads of a batch timed out"))
 	defer cancel()
 	return d.jobs.read(ctx, batch)
 }
 
-// congested records that a job found no capacity. The first time, it also shortens the interval,
-// because the rate at which other replicas free capacity is unknown.
+// congested records that a job found no capacity. If the route was not congested, it also shortens
+// the interval, because the rate at which other replicas free capacity is unknown.
 func (d *dispatcher) congested(now time.Time) {
 	if now.Sub(d.full) > congestedFor {
 		d.every = fastestRead
@@ -395,7 +402,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error)
 	return v, err
 }
 
-// skip drops a tenant's jobs that other replicas have dispatched from the index.
+// skip removes from the index those jobs of a tenant that other replicas have dispatched.
 func (d *dispatcher) skip(ctx context.Context, tenant string) {
 	defer d.route.backlog.skipped(tenant)
 	latest := d.route.backlog.latest(tenant)

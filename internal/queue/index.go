@@ -15,8 +15,8 @@ type indexing struct {
 	route  *Route
 	logger *slog.Logger
 
-	// stop ends the index; nil if there is none. next is the earliest time for another attempt
-	// after a failure. ending counts the indexes that are still stopping.
+	// stop stops the index. It is nil if there is none. next is the earliest time for another
+	// attempt after a failure. ending counts the indexes that are still stopping.
 	stop   func()
 	next   time.Time
 	ending sync.WaitGroup
@@ -42,7 +42,7 @@ func (x *indexing) forget() {
 }
 
 const (
-	// reindexWait is the delay after an index could not be started.
+	// reindexWait is how long to wait after an index could not be started.
 	reindexWait = time.Second
 	indexWithin = 10 * time.Second
 )

@@ -17,7 +17,8 @@ import (
 
 // Item is a stored work item.
 type Item struct {
-	// Stream holds it: GENBUS_WORK for a ready job, GENBUS_WAIT for the backlog.
+	// Stream is the stream that holds the item: GENBUS_WORK for a ready job, GENBUS_WAIT for the
+	// backlog.
 	Stream string
 	broker.Stored
 }
@@ -31,8 +32,8 @@ func (i Item) Decode() (*genbusv1.WorkItem, error) {
 	return item, nil
 }
 
-// Items reads the stored work items of all routes, ready and in the backlog. It keeps no state of
-// its own and is safe for concurrent use.
+// Items reads the stored work items of all routes, both ready and in the backlog. It is stateless
+// and safe for concurrent use.
 type Items struct {
 	b   *broker.Broker
 	log *joblog.Log
@@ -45,7 +46,7 @@ func (s Items) LogItem(i Item, work *genbusv1.WorkItem) joblog.WorkItem {
 	}
 }
 
-// Delivered converts a delivered work item for package joblog. recorded is its
+// Delivered converts a delivered work item for package joblog. recorded is the value of its
 // subject.HeaderRecorded.
 func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, recorded string) joblog.WorkItem {
 	return joblog.WorkItem{WorkItem: work, Stream: s.b.Names().Work(), Seq: seq, Recorded: recorded}
@@ -54,9 +55,9 @@ func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, recorded string) j
 // Waits reports whether an item is in the backlog.
 func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }
 
-// Find returns a work item of a job, as the streams' leaders have it, or broker.ErrNoMessage. It
+// Find returns a work item of a job as read from the streams' leaders, or broker.ErrNoMessage. It
 // reads the backlog first, because a dispatch stores the job in GENBUS_WORK before it deletes it
-// there. It uses Probe, because one of the two streams usually has no item.
+// from GENBUS_WAIT. It uses Probe, because one of the two streams usually has no item.
 func (s Items) Find(ctx context.Context, n subject.JobName) (Item, error) {
 	for _, k := range s.itemKeys(n) {
 		m, err := s.b.Probe(ctx, k.stream, k.pattern)
@@ -67,8 +68,8 @@ func (s Items) Find(ctx context.Context, n subject.JobName) (Item, error) {
 	return Item{}, broker.ErrNoMessage
 }
 
-// All returns all work items of a job. There are two during a dispatch, and several if requests
-// with one ID arrived on different routes or with different bodies.
+// All returns all work items of a job. There are two during a dispatch. There may be several if
+// requests with the same ID arrived on different routes or with different bodies.
 func (s Items) All(ctx context.Context, n subject.JobName) ([]Item, error) {
 	var out []Item
 	for _, k := range s.itemKeys(n) {
@@ -98,20 +99,20 @@ func (s Items) itemKeys(n subject.JobName) []itemKey {
 	}
 }
 
-// Remove deletes a work item. removed reports whether this call did. A missing item is not an
-// error.
+// Remove deletes a work item. removed reports whether this call deleted it. A missing item is not
+// an error.
 func (s Items) Remove(ctx context.Context, i Item) (removed bool, err error) {
 	return s.b.Delete(ctx, i.Stream, i.Seq)
 }
 
-// Removed reports whether a ready job's item was removed, as before an erasure, rather than lost
-// with its stream.
+// Removed reports whether a ready job's item was removed, for example before an erasure, rather
+// than lost with its stream.
 func (s Items) Removed(ctx context.Context, seq uint64) (bool, error) {
 	return s.log.Removed(ctx, s.b.Names().Work(), seq)
 }
 
-// Ahead counts the route's backlog items that were stored before i. Dispatch order is by tenant and
-// differs.
+// Ahead returns how many of the route's backlog items were stored before i. The dispatch order is
+// different, because tenants take turns.
 func (s Items) Ahead(ctx context.Context, i Item) (uint64, error) {
 	n, err := s.NameOf(i)
 	if err != nil {
@@ -138,10 +139,10 @@ func (s Items) NameOf(i Item) (subject.WorkName, error) {
 // acknowledged.
 const removedPoll = 100 * time.Millisecond
 
-// AwaitRemoved waits until the work item of an ended job is gone, so that no replica works on it.
-// Its holder acks it when it learns of the end; if the holder is dead, another replica does after
-// AckWait. AwaitRemoved does not remove it, because the holder may have the upstream's answer to
-// log. It returns still_held after patience.
+// AwaitRemoved waits until the work item of an ended job is gone, so that no replica works on the
+// job. The holder acks the item when it learns of the end. If the holder is dead, another replica
+// acks the item after AckWait. AwaitRemoved does not remove the item, because the holder may still
+// have to log the upstream's answer. It returns still_held after patience.
 func (s Items) AwaitRemoved(ctx context.Context, n subject.JobName, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
 		_, err := s.Find(ctx, n)

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// Oldest returns when the first waiting job was accepted: either the first ready job that was not
-// delivered, or the first of the backlog. It is zero if none waits.
+// Oldest returns when the first waiting job was accepted, which is either the first undelivered
+// ready job or the first job of the backlog. It returns the zero time if no job waits.
 func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 	info, err := r.Info(ctx)
 	if err != nil {
@@ -22,8 +22,8 @@ func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 	return r.oldest(ctx, info, true)
 }
 
-// oldest is Oldest with the state of the ready jobs' durable consumer. backlog is false if the
-// backlog is known to be empty.
+// oldest is like Oldest but uses the given state of the ready jobs' durable consumer. backlog is
+// false if the backlog is known to be empty.
 func (r *Route) oldest(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (time.Time, error) {
 	ready := uint64(0)
 	if info.NumPending > 0 {
@@ -32,8 +32,9 @@ func (r *Route) oldest(ctx context.Context, info *jetstream.ConsumerInfo, backlo
 	return r.acceptedFrom(ctx, ready, backlog)
 }
 
-// acceptedFrom returns when the route's first item was accepted, looking at ready items from
-// readyFrom on (0 for none) and, with backlog, at the backlog. It is zero if there is no item.
+// acceptedFrom returns when the route's first item was accepted. It looks at ready items from
+// sequence readyFrom on, unless that is 0, and at the backlog if backlog is true. It returns the
+// zero time if there is no item.
 func (r *Route) acceptedFrom(ctx context.Context, readyFrom uint64, backlog bool) (ready time.Time, err error) {
 	names := r.b.Names()
 	if readyFrom > 0 {

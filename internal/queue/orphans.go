@@ -92,26 +92,27 @@ func (q *Queue) Configured(kind subject.Kind, name string) bool {
 	return ok
 }
 
-// jobsOf returns the number of messages that a route's durable consumer has not delivered, or that
-// were not acknowledged.
+// jobsOf returns the number of messages that a route's durable consumer has not delivered or whose
+// delivery has not been acknowledged.
 func jobsOf(c *jetstream.ConsumerInfo) uint64 { return c.NumPending + uint64(max(c.NumAckPending, 0)) }
 
-// countTries is how often byConsumers counts before it gives up. Jobs that come and go during a
-// count make it differ from the stream.
+// countTries is how often byConsumers counts. A count may differ from the stream, because jobs come
+// and go in the meantime.
 const countTries = 3
 
 const (
-	// cheapSubjects is the stream size in messages up to which a list of subjects is cheap. In such
-	// a stream, the consumers must account for every message.
+	// cheapSubjects is the number of messages up to which it is cheap to list a stream's subjects.
+	// In such a stream, the consumers must account for every message.
 	cheapSubjects = 20_000
-	// lagOf tolerates a hundredth of a larger stream. A consumer learns of a message shortly after
-	// it is stored, and listing the subjects each minute would hold up the stream for seconds. That
-	// many jobs of a route whose consumer is gone may be missed until the stream shrinks.
+	// lagOf defines the tolerance for a larger stream, in which the consumers may miss one message
+	// in a hundred. A consumer learns of a message shortly after it is stored, and listing the
+	// subjects every minute would block the stream for seconds. If a route's consumer is gone, that
+	// many of its jobs may be missed until the stream shrinks.
 	lagOf = 100
 )
 
-// accounted reports whether the consumers' jobs account for the messages that the stream had before
-// and after the list.
+// accounted reports whether the consumers' jobs account for the messages in the stream. before and
+// after are the numbers of messages before and after the list.
 func accounted(jobs, before, after uint64) bool {
 	if before+after < 2*cheapSubjects {
 		return jobs >= max(before, after)
@@ -121,8 +122,9 @@ func accounted(jobs, before, after uint64) bool {
 }
 
 // byConsumers calls add for each unconfigured route that has jobs in a stream. A route's durable
-// consumer outlives its configuration and knows its jobs. counted is false if the consumers do not
-// account for all messages, because one is gone, or cannot be listed. Any other error is temporary.
+// consumer outlives the route's configuration and knows its jobs. counted is false if the consumers
+// cannot be listed, or if they do not account for all messages because one is missing. Errors are
+// temporary.
 func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route, *jetstream.ConsumerInfo)) (counted bool, err error) {
 	for range countTries {
 		before, err := q.messages(ctx, stream)
@@ -172,8 +174,9 @@ func (q *Queue) messages(ctx context.Context, stream string) (uint64, error) {
 	return s.CachedInfo().State.Msgs, nil
 }
 
-// bySubjects calls add with each subject of a stream and its number of messages. The broker needs
-// about a second for 15,000 subjects and holds up writers in that time.
+// bySubjects calls add for each subject of a stream that matches pattern, with its number of
+// messages. The broker needs about a second for 15,000 subjects and blocks writers during that
+// time.
 func (q *Queue) bySubjects(ctx context.Context, stream, pattern string, add func(subj string, jobs uint64)) error {
 	s, err := q.b.Stream(ctx, stream)
 	if err != nil {
@@ -189,13 +192,13 @@ func (q *Queue) bySubjects(ctx context.Context, stream, pattern string, add func
 	return nil
 }
 
-// countBacklog returns the size of a backlog whose durable consumer may be gone, by creating a
-// temporary one. In a cluster, that may miss the latest jobs until the next count.
+// countBacklog returns the size of the backlog. It creates a temporary consumer, because the
+// durable one may be missing. In a cluster, the count may miss the latest jobs.
 func (r *Route) countBacklog(ctx context.Context) (uint64, error) {
 	return countFrom(ctx, r.b, r.b.Names().WaitRoutePattern(r.kind, r.name), 1)
 }
 
-// countFrom counts the backlog items that match pattern, from sequence seq on.
+// countFrom counts the backlog items that match pattern and whose sequence is at least seq.
 func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64) (uint64, error) {
 	names, js := b.Names(), b.JetStream()
 	c, err := js.CreateConsumer(ctx, names.Wait(), jetstream.ConsumerConfig{
@@ -205,15 +208,15 @@ func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64
 	if err != nil {
 		return 0, fmt.Errorf("count %s: %w", names.Wait(), err)
 	}
-	_ = js.DeleteConsumer(ctx, names.Wait(), c.CachedInfo().Name) // otherwise InactiveThreshold removes it
+	_ = js.DeleteConsumer(ctx, names.Wait(), c.CachedInfo().Name) // on failure, InactiveThreshold removes it
 	return c.CachedInfo().NumPending, nil
 }
 
 // ErrPageToken means that a token did not come from Page.
 var ErrPageToken = errors.New("the page token does not belong to this list")
 
-// Page returns up to size items of a route, ready ones first. token is "" for the first page, or
-// next of the previous page. next is "" after the last item.
+// Page returns up to size items of a route, ready ones first. token is "" for the first page, and
+// next of the previous page for a later one. next is "" after the last item.
 func (r *Route) Page(ctx context.Context, token string, size int) (items []Item, next string, err error) {
 	names := r.b.Names()
 	streams := []struct{ word, stream, pattern string }{

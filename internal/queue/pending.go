@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// maxPending limits the remembered jobs. Others are logged when a caller asks for them or when
-	// their turn comes.
+	// maxPending limits how many jobs are remembered. Other jobs are logged when a caller asks for
+	// them or when it is their turn.
 	maxPending = 100_000
-	// retryPending is the delay after the log did not answer.
+	// retryPending is the retry interval while the log does not answer.
 	retryPending = 2 * time.Second
-	// maxReported limits the jobs whose errors are logged.
+	// maxReported limits how many jobs' errors are logged.
 	maxReported = 5
 )
 
-// pendingFirstEvents tracks the jobs that this process accepted while the log did not take their
-// first event. Until it is written, no list shows the job, its start deadline does not end it, and
-// a ready one is given up after joblog.LostAfter.
+// pendingFirstEvents tracks the jobs that this process accepted but whose first event it could not
+// log. Until the event is written, the job is not in any list, and its start deadline does not end
+// it. If the job is ready, it counts as lost after joblog.LostAfter.
 type pendingFirstEvents struct {
 	items Items
 	mu    sync.Mutex
@@ -87,8 +87,9 @@ func (p *pendingFirstEvents) run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// logEach returns the jobs that could not be logged, and the errors of the first few. It stops
-// early only if the broker is unavailable, so that one job does not hold up the others.
+// logEach logs the jobs. It returns those that could not be logged, and the errors of the first
+// few. It stops early only if the broker is unavailable or ctx ends, so that one job does not hold
+// up the others.
 func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.JobName) (left []subject.JobName, why error) {
 	for i, n := range names {
 		if err := cmp.Or(p.items.b.Trouble(), ctx.Err()); err != nil {
@@ -103,8 +104,8 @@ func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.JobNam
 	return left, why
 }
 
-// logOne gives up on an erased job. If the job is older than joblog.LostAfter, its consumer or its
-// turn decides.
+// logOne logs one job. It skips an erased job, and a job older than joblog.LostAfter, which is left
+// to the consumer or the dispatcher.
 func (p *pendingFirstEvents) logOne(ctx context.Context, n subject.JobName) error {
 	entry, err := p.items.Accepted(ctx, n)
 	switch {

@@ -1,12 +1,13 @@
-// Package queue stores accepted jobs until a consumer takes them: it enqueues them, dispatches them
-// in turn by tenant, counts them and removes them. It is the only code that writes to GENBUS_WORK
-// and GENBUS_WAIT or deletes from them; consumers ack the messages that they were delivered.
-// Package admission decides which requests are accepted.
+// Package queue stores accepted jobs until a consumer takes them. It enqueues, dispatches, counts
+// and removes jobs. It is the only code that writes to GENBUS_WORK and GENBUS_WAIT or deletes from
+// them, except that consumers ack the messages delivered to them. Package admission decides which
+// requests are accepted.
 //
-// A job is ready if its item is in GENBUS_WORK, where the route's durable consumer takes jobs in
-// stream order. Few jobs are ready at a time, so that a tenant with many jobs does not hold up the
-// others. The rest form the backlog in GENBUS_WAIT, which a dispatcher empties in turn by tenant
-// (docs/adr/0004). One replica at a time dispatches a route (docs/adr/0017).
+// A job is ready if its item is in GENBUS_WORK, from which the route's durable consumer delivers
+// jobs in stream order. Only a few jobs are ready at a time, so that a tenant with many jobs does
+// not hold up the others. The rest form the backlog in GENBUS_WAIT. A dispatcher makes them ready,
+// taking the tenants in turn (docs/adr/0004). Only one replica at a time dispatches a route
+// (docs/adr/0017).
 package queue
 
 import (
@@ -35,11 +36,11 @@ type Queue struct {
 	letters *quota.DeadLetterQuota
 	pending *pendingFirstEvents
 
-	claims *fleet.Claims // by durable
+	claims *fleet.Claims // by name of the durable consumer
 
 	mu     sync.Mutex
-	routes map[string]*Route // by durable
-	noList time.Time         // do not list consumers for counts before
+	routes map[string]*Route // by name of the durable consumer
+	noList time.Time         // earliest time to list consumers for counts again
 }
 
 // New returns a queue. Jobs leave the backlog only while Run and the route's Dispatch are running.
@@ -54,7 +55,8 @@ func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Dea
 	return q
 }
 
-// Run exchanges dispatch claims with other replicas and logs the jobs of LogLater, until ctx ends.
+// Run exchanges dispatch claims with other replicas and logs the jobs passed to LogLater, until ctx
+// ends.
 func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
 	var group sync.WaitGroup
 	group.Go(func() { q.claims.Run(ctx, logger) })
@@ -110,7 +112,8 @@ func (q *Queue) changed(durable string) {
 	}
 }
 
-// known returns a route by its durable, or nil if this process has not used it.
+// known returns a route by the name of its durable consumer, or nil if this process has not used
+// it.
 func (q *Queue) known(durable string) *Route {
 	q.mu.Lock()
 	defer q.mu.Unlock()

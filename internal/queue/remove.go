@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// RemoveAfter is AwaitRemoved for a job that ended, with entry e, before any submission. Usually no
-// replica holds it, and the item waits its turn behind others. After patience, RemoveAfter
-// therefore removes the item wherever it is.
+// RemoveAfter is like Items.AwaitRemoved but for a job that ended, with entry e, before any
+// submission. Usually no replica holds such a job, and its item waits behind others. If the item
+// still exists after patience, RemoveAfter removes it.
 func (q *Queue) RemoveAfter(ctx context.Context, e joblog.Entry, patience time.Duration) error {
 	err := q.Items.AwaitRemoved(ctx, e.Name(), patience)
 	if errcode.CodeOf(err) != errcode.StillHeld {
@@ -25,13 +25,14 @@ func (q *Queue) RemoveAfter(ctx context.Context, e joblog.Entry, patience time.D
 }
 
 // RemoveEnded removes the work item of an ended job, so that it takes no capacity from other jobs.
-// The end and its feed copy are stored already, so a consumer that was just delivered the item has
-// nothing left to do. If the dispatcher copies the item at the same time, one of the two notices
-// that the original is gone and removes the copy. If both die, the item is acknowledged at its
-// turn.
+// The end and its feed copy are already stored, so a consumer that has just received the item has
+// nothing left to do. If the dispatcher copies the item at the same time, either RemoveEnded or the
+// dispatcher notices that the original is gone, and removes the copy. If both crash, a consumer
+// acks the item at its turn.
 //
-// RemoveEnded skips a job whose submission may be in progress or undecided, because its holder may
-// have the upstream's answer to log, and an attached job, whose end leaves a dead letter.
+// RemoveEnded skips a job with a submission that may be in progress or undecided, because the
+// holder may still have to log the upstream's answer. It also skips an attached job, because its
+// end leaves a dead letter.
 func (q *Queue) RemoveEnded(ctx context.Context, e joblog.Entry) error {
 	if !task.InQueue(e.Job) {
 		return nil
@@ -47,8 +48,8 @@ func (q *Queue) RemoveEnded(ctx context.Context, e joblog.Entry) error {
 	}
 }
 
-// removeAll removes the items that belong to the ended job. dispatched reports whether an item had
-// already left its place, and may have been dispatched.
+// removeAll removes the items that belong to the ended job. dispatched reports whether an item was
+// already gone and may have been dispatched.
 func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (dispatched bool, err error) {
 	for _, i := range items {
 		work, err := i.Decode()
@@ -71,9 +72,10 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (di
 	return dispatched, nil
 }
 
-// hasItem reports whether work belongs to the job that ended with e. The acceptance times alone do
-// not tell: by another replica's clock, a later job may have been accepted before that end. Its
-// item is only stored after the end is erased, so hasItem reads the log after the item.
+// hasItem reports whether work belongs to the job that ended with e. Comparing acceptance times is
+// not enough, because by another replica's clock, a later job may have been accepted before that
+// end. The later job's item is stored only after the end is erased, so hasItem reads the log after
+// the item.
 func (q *Queue) hasItem(ctx context.Context, e joblog.Entry, work *genbusv1.WorkItem) (bool, error) {
 	switch {
 	case task.SameAcceptance(work, e.Job.GetCreatedAt()):

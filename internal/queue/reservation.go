@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Reservation is the chosen place for a work item that is not stored yet.
+// Reservation is a place chosen for a work item that is not stored yet.
 type Reservation struct {
 	q      *Queue
 	item   *genbusv1.WorkItem
@@ -35,12 +35,13 @@ func (q *Queue) Reserve(item *genbusv1.WorkItem) (Reservation, error) {
 	return Reservation{q: q, item: item, stream: place.stream, msg: m, done: done}, nil
 }
 
-// copyHeaders is the space in bytes for the headers of the copy that the dispatcher makes.
+// copyHeaders is the space, in bytes, for the headers of the dispatcher's copy.
 const copyHeaders = 256
 
-// Put stores the item and returns its sequence. It may be repeated, because a subject holds one
-// message. It returns ErrFull if the subject has its message or the stream is full, and ErrTooLarge
-// if a server would refuse the item or its copy.
+// Put stores the item and returns it with its sequence. Put may be repeated, because a subject
+// holds only one message. It returns broker.ErrFull if the subject already has a message or the
+// stream is full. It returns broker.ErrTooLarge if a server would refuse the item or the
+// dispatcher's copy.
 func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
 	if size, most := int64(len(r.msg.Data)), r.q.b.MaxPayload(); size+copyHeaders > most {
 		return joblog.WorkItem{}, fmt.Errorf("%w: a work item of %d bytes, and NATS takes %d (max_payload)", broker.ErrTooLarge, size, most)
@@ -49,12 +50,12 @@ func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
 	return joblog.WorkItem{WorkItem: r.item, Stream: r.stream, Seq: ack.Seq, Waits: r.stream == r.q.b.Names().Wait()}, err
 }
 
-// Done ends the reservation. enqueued says whether the item is stored, or may be.
+// Done ends the reservation. enqueued must be true if the item is stored or may be stored.
 func (r Reservation) Done(enqueued bool) { r.done(enqueued) }
 
-// choosePlace makes a new job ready if the ready window has capacity and no jobs are ahead of it in
-// the backlog. Otherwise the job goes into the backlog. Call done with whether the item is, or may
-// be, stored.
+// choosePlace returns the place for a new job's item. If the ready window has capacity and no jobs
+// in the backlog are ahead of the new one, that is GENBUS_WORK. Otherwise, it is GENBUS_WAIT. The
+// caller must call done, with true if the item is stored or may be stored.
 func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, done func(enqueued bool)) {
 	names, kind := q.b.Names(), subject.Kind(item.GetKind())
 	ready := itemKey{names.Work(), names.WorkItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}
@@ -62,9 +63,9 @@ func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, done func(e
 		return ready, func(bool) {}
 	}
 	r := q.Route(kind, item.GetRoute())
-	// A retried video may come from a dead letter. Admission accepts it even if its tenant has
-	// reached its limit of dead letters, and the dispatcher passes the tenant over until it is
-	// below the limit.
+	// A retried video may come from a dead letter. Admission accepts it even if the tenant has
+	// reached its limit of dead letters. It goes into the backlog, where the dispatcher passes the
+	// tenant over until it is below the limit.
 	redriven := kind == subject.Video && item.GetRetryOf() != ""
 	if !redriven && !r.hasBacklog(item.GetTenant(), time.Now()) && r.window.reserve() {
 		return ready, r.window.done

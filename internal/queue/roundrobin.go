@@ -8,14 +8,14 @@ import (
 
 // roundRobin orders a route's backlog. The tenants form a ring, and each tenant's jobs keep their
 // order. A new tenant joins at the end of the ring, so its first job waits for at most one job of
-// each other tenant, and a tenant gains nothing by leaving and coming back. It is not safe for
+// each other tenant, and a tenant gains nothing by leaving and rejoining. It is not safe for
 // concurrent use.
 type roundRobin struct {
 	ring    []*tenantQueue
 	tenants map[string]*tenantQueue
-	// postponed holds jobs that are temporarily out of their tenants' queues, earliest first.
+	// postponed holds jobs that are temporarily not in their tenants' queues, sorted by time.
 	postponed []postponedJob
-	size      uint64 // jobs of all tenants, including postponed ones
+	size      uint64 // number of jobs of all tenants, including postponed ones
 }
 
 // postponedJob is a job that waits without holding up its tenant.
@@ -27,14 +27,14 @@ type postponedJob struct {
 
 type tenantQueue struct {
 	tenant string
-	// jobs holds the sequences of its work items, in order. The index keeps only these eight bytes
-	// per job.
+	// jobs holds the sequences of the tenant's work items, in order. The index keeps only these
+	// eight bytes per job.
 	jobs []uint64
-	// notBefore is when its next job may be tried again after a failed dispatch; zero for now.
-	// Until passedOver, the tenant gets no turn and does not count as waiting; zero if it is not
-	// passed over.
+	// notBefore is when the tenant's next job may be tried again after a failed dispatch, or zero.
+	// Until passedOver, the tenant gets no turn and does not count as waiting. passedOver is zero
+	// if the tenant is not passed over.
 	notBefore, passedOver time.Time
-	// missed counts the jobs in a row that another replica had already dispatched.
+	// missed is the number of consecutive jobs that another replica had already dispatched.
 	missed int
 }
 
@@ -61,8 +61,8 @@ func (r *roundRobin) add(tenant string, seq uint64) {
 	}
 }
 
-// next removes and returns the next job, and moves its tenant to the end of the ring. ok is false
-// if no job may be tried now.
+// next removes and returns the next job and moves its tenant to the end of the ring. ok is false if
+// no job may be tried now.
 func (r *roundRobin) next(now time.Time) (tenant string, seq uint64, ok bool) {
 	r.resumePostponed(now)
 	for range len(r.ring) {
@@ -89,19 +89,20 @@ func (r *roundRobin) requeue(t *tenantQueue) {
 	r.ring = append(r.ring, t)
 }
 
-// putBack returns a job whose dispatch failed, and delays its tenant until then.
+// putBack puts back a job whose dispatch failed, and delays its tenant until the given time.
 func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
 	r.add(tenant, seq)
 	r.tenants[tenant].notBefore = until
 }
 
-// postpone is putBack without a delay for the tenant. Calls must have ascending times.
+// postpone puts a job back at the given time, without delaying its tenant. The times of successive
+// calls must be ascending.
 func (r *roundRobin) postpone(tenant string, seq uint64, until time.Time) {
 	r.postponed = append(r.postponed, postponedJob{tenant, seq, until})
 	r.size++
 }
 
-// resumePostponed returns jobs that are due to their tenants' queues.
+// resumePostponed returns postponed jobs to their tenants' queues when they are due.
 func (r *roundRobin) resumePostponed(now time.Time) {
 	for len(r.postponed) > 0 && !r.postponed[0].until.After(now) {
 		j := r.postponed[0]
@@ -111,13 +112,13 @@ func (r *roundRobin) resumePostponed(now time.Time) {
 	}
 }
 
-// passOver is putBack for a tenant none of whose jobs may be dispatched until then.
+// passOver is like putBack but for a tenant whose jobs must not be dispatched until the given time.
 func (r *roundRobin) passOver(tenant string, seq uint64, until time.Time) {
 	r.putBack(tenant, seq, until)
 	r.tenants[tenant].passedOver = until
 }
 
-// waits reports whether a tenant waits that is not passed over.
+// waits reports whether any tenants wait, apart from those that are passed over.
 func (r *roundRobin) waits(now time.Time) bool {
 	r.resumePostponed(now)
 	return slices.ContainsFunc(r.ring, func(t *tenantQueue) bool { return !t.passedOver.After(now) })
@@ -130,8 +131,8 @@ func (r *roundRobin) hit(tenant string) {
 	}
 }
 
-// miss records that another replica had dispatched a tenant's job. It returns the number of misses
-// in a row.
+// miss records that another replica had dispatched a tenant's job. It returns the number of
+// consecutive misses.
 func (r *roundRobin) miss(tenant string) int {
 	t := r.tenants[tenant]
 	if t == nil {

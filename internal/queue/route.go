@@ -18,12 +18,13 @@ import (
 const (
 	// countInterval is how long a route's counts stay fresh.
 	countInterval = time.Second
-	// pausedWithin bounds the read of a route's state for callers that do not need JetStream
-	// otherwise.
+	// pausedWithin bounds the read of a route's state for callers that otherwise do not need
+	// JetStream.
 	pausedWithin = 250 * time.Millisecond
-	// resumeIn delays the end of a pause that is lifted. If a pause expires, the server delivers
-	// waiting jobs to open requests. If it is cancelled, it does so only at their next heartbeat or
-	// with the next message (nats-server 2.15.2).
+	// resumeIn is how soon a pause expires when a route is resumed. When a pause expires, the
+	// server immediately delivers waiting jobs to open requests. When a pause is cancelled, it
+	// delivers them only at the next heartbeat of those requests or with the next message
+	// (nats-server 2.15.2).
 	resumeIn = 200 * time.Millisecond
 	// pausePoll is how often Pause checks whether all servers have applied the change.
 	pausePoll = 20 * time.Millisecond
@@ -38,26 +39,28 @@ type Route struct {
 	durable string
 	window  window
 	backlog *backlog
-	// lease is held by the replica that dispatches the route. Dispatch is safe without it
-	// (jobDispatcher.dispatch), but the lease saves duplicate reads and gives all replicas one
-	// order of tenants. Its flag means that the route is congested: backlog jobs wait for capacity,
-	// and other replicas put new jobs behind them.
+	// lease is held by the replica that dispatches the route. Dispatching is safe without it (see
+	// jobDispatcher.dispatch), but the lease avoids duplicate reads and gives the tenants a single
+	// order. Its flag means that the route is congested: backlog jobs wait for capacity, and other
+	// replicas put new jobs behind them.
 	lease *fleet.Lease
 
-	ready      atomic.Uint64 // not yet delivered by the durable consumer
+	ready      atomic.Uint64 // jobs not yet delivered by the durable consumer
 	waiting    atomic.Uint64 // jobs in the backlog
 	stale      atomic.Bool   // the last read of waiting failed
 	paused     atomic.Bool
-	counted    atomic.Int64 // time of the last read in Unix nanoseconds; below 1 after recount, different each time
-	added      atomic.Bool  // this replica added to the backlog, and its dispatcher has not looked since
-	refreshing atomic.Bool  // limits reads to one caller, so that a slow broker does not queue up the others
+	counted    atomic.Int64 // time of the last read in Unix nanoseconds; recount sets it to a new value below 1
+	added      atomic.Bool  // this replica has added to the backlog since its dispatcher last looked
+	refreshing atomic.Bool  // a read is in progress; other callers do not wait for it
 }
 
-// Ensure makes a durable consumer exist: broker.Streams.EnsureConsumer or RestoreConsumer.
+// Ensure creates a durable consumer if it does not exist. It is broker.Streams.EnsureConsumer or
+// RestoreConsumer.
 type Ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error)
 
-// Ensure makes the route's consumers exist and returns the durable consumer of its ready jobs. The
-// other one is never fetched from: its pending count is the size of the backlog.
+// Ensure creates the route's consumers if they do not exist, and returns the durable consumer of
+// the ready jobs. The consumer of the backlog is never fetched from. Its pending count is the size
+// of the backlog.
 func (r *Route) Ensure(ctx context.Context, route config.Route, ensure Ensure) (jetstream.Consumer, error) {
 	names := r.b.Names()
 	ready, err := ensure(ctx, names.Work(), jetstream.ConsumerConfig{
@@ -81,22 +84,23 @@ func (r *Route) Ensure(ctx context.Context, route config.Route, ensure Ensure) (
 	return ready, err
 }
 
-// Resize sets how many jobs may be ready; 0 for as many as the route starts in about a second. It
-// does not withdraw jobs that are already ready.
+// Resize sets how many jobs may be ready. If readyJobs is 0, that is as many as the route starts in
+// about a second. Jobs that are already ready stay ready.
 func (r *Route) Resize(readyJobs int) {
 	r.window.resize(readyJobs)
 	r.backlog.wake()
 }
 
-// Taken records first deliveries to this replica, so that further jobs can become ready.
+// Taken records jobs whose first delivery went to this replica, so that more jobs can become ready.
 func (r *Route) Taken(jobs int) {
 	r.window.taken(jobs)
 	r.backlog.wake()
 }
 
-// Waiting returns the number of jobs that wait, ready or in the backlog, and of the tenants in the
-// backlog. Both are up to about a second old, and tenants is 0 unless this replica dispatches the
-// route. If a read fails, the old count stays; the stream's own limit is the last safeguard.
+// Waiting returns the number of waiting jobs, ready or in the backlog, and the number of tenants in
+// the backlog. Both are up to about a second old, and tenants is 0 unless this replica dispatches
+// the route. If a read fails, Waiting returns the previous counts. The stream's own limit is the
+// last safeguard.
 func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
 	r.refresh(ctx, countInterval)
 	return r.ready.Load() + r.waiting.Load(), r.backlog.tenants()
@@ -113,9 +117,9 @@ func (r *Route) Paused(ctx context.Context) bool {
 	return r.paused.Load()
 }
 
-// Pause stops deliveries of the route's jobs to all replicas until a time; the zero time resumes
-// them. It returns when all servers have applied the change, or when ctx ends: a cluster already
-// answers when the change is proposed.
+// Pause stops deliveries of the route's jobs to all replicas until the given time. The zero time
+// resumes them. Pause returns when all servers have applied the change or when ctx ends. It must
+// check this itself, because a cluster answers as soon as the change is proposed.
 func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
 	pauses := !until.IsZero()
 	if !pauses {
@@ -153,8 +157,8 @@ func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return c.CachedInfo(), nil
 }
 
-// fresh reports whether the last read is younger than age. A read in the future is not fresh: the
-// clock was set back.
+// fresh reports whether the last read is younger than age. If its time is in the future, the clock
+// was set back, and the read is not fresh.
 func (r *Route) fresh(age time.Duration) bool {
 	passed := time.Since(time.Unix(0, r.counted.Load()))
 	return 0 <= passed && passed < age
@@ -183,8 +187,8 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	r.counted.CompareAndSwap(counted, time.Now().UnixNano())
 }
 
-// learn records what a list said about the route's durable consumers, unless a newer read has
-// finished. counted is r.counted from before the list.
+// learn records the state of the route's durable consumers as read by a list, unless a newer read
+// has finished. counted is the value of r.counted before the list.
 func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update func(reading, time.Time)) {
 	if !r.refreshing.CompareAndSwap(false, true) {
 		return
@@ -211,8 +215,8 @@ func (r *Route) wakeFor(waiting uint64) {
 
 // Counts holds a route's latest counts.
 type Counts struct {
-	// Ready and Backlog count the jobs that wait. Tenants counts those in the backlog; it is 0
-	// unless this replica dispatches the route.
+	// Ready and Backlog are the numbers of waiting jobs. Tenants is the number of tenants in the
+	// backlog. It is 0 unless this replica dispatches the route.
 	Ready, Backlog uint64
 	Tenants        int
 	Paused         bool
@@ -230,9 +234,10 @@ func (r *Route) put() {
 	r.backlog.wake()
 }
 
-// hasBacklog reports whether a tenant's new job must go behind others. The dispatching replica
-// knows the backlog; the others rely on its claim. A tenant that is passed over holds up only its
-// own jobs. If no replica dispatches, or the index is incomplete, the count decides.
+// hasBacklog reports whether a tenant's new job must wait behind other jobs. The dispatching
+// replica knows the backlog, and the other replicas rely on its claim. A tenant that is passed over
+// holds up only its own jobs. If no replica dispatches the route or the index is incomplete, the
+// count decides.
 func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	if r.lease.Held() {
 		waits, all := r.backlog.waits(now)
@@ -244,8 +249,8 @@ func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	return r.waiting.Load() > 0
 }
 
-// recount makes the next caller reread the counts. A read in progress does not suffice, because it
-// may predate the change.
+// recount makes the next caller reread the counts. A read that is already in progress is not
+// enough, because it may predate the change.
 func (r *Route) recount() {
 	for {
 		if counted := r.counted.Load(); r.counted.CompareAndSwap(counted, min(counted, 0)-1) {

@@ -12,19 +12,19 @@ import (
 // askWithin bounds the time for reading routes one by one.
 const askWithin = 2 * time.Second
 
-// State describes a route over all replicas.
+// State describes a route across all replicas.
 type State struct {
 	Paused bool
-	// Waiting counts the jobs that no replica holds, ready or in the backlog. Oldest is when the
-	// first of them was accepted; zero if there are none.
+	// Waiting is the number of jobs that no replica holds, ready or in the backlog. Oldest is when
+	// the first of them was accepted, or zero if there are none.
 	Waiting uint64
 	Oldest  time.Time
-	// Held is the number of jobs that replicas hold, and MaxInFlight its limit.
+	// Held is the number of jobs that replicas hold, and MaxInFlight is its limit.
 	Held, MaxInFlight uint64
-	// ReadyWindow is how many jobs may be ready at a time by this replica's configuration.
+	// ReadyWindow is how many jobs may be ready at a time, as seen by this replica.
 	ReadyWindow int
-	// Incomplete means that a durable consumer is gone or does not answer. Paused and Waiting are
-	// then the latest known values, and the other fields may be zero.
+	// Incomplete means that a durable consumer is missing or does not answer. Paused and Waiting
+	// are then the latest known values, and the other fields may be zero.
 	Incomplete bool
 }
 
@@ -40,9 +40,9 @@ func (r *Route) State(ctx context.Context) (State, error) {
 	return r.state(ctx, info, true)
 }
 
-// States returns the State of several routes, by index. It reads 256 routes per request, plus the
-// first waiting job of each route that has one. Some states may be incomplete; it only fails if the
-// broker answers for none.
+// States returns the State of each route, in the same order. It reads 256 routes per request, plus
+// the first waiting job of each route that has one. Some states may be incomplete. States fails
+// only if ctx ends or the broker answers for none of the routes.
 func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 	work, uncounted, err := q.count(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -58,7 +58,7 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 			failed = err
 		}
 	}
-	var alone []int // their consumer is missing from the list
+	var alone []int // indexes of routes that the lists do not cover
 	for i, r := range routes {
 		info := work[r.durable]
 		if info == nil || uncounted[r] {
@@ -68,7 +68,7 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 		s, err := r.state(ctx, info, r.Counts().Backlog > 0)
 		set(i, s, err)
 	}
-	// These come last, because one that does not answer may use up the time.
+	// These routes come last, because one that does not answer may use up the time.
 	ctx, cancel := context.WithTimeoutCause(ctx, askWithin, fmt.Errorf("no answer within %s", askWithin))
 	defer cancel()
 	for _, i := range alone {
@@ -85,8 +85,8 @@ func (q *Queue) States(ctx context.Context, routes []*Route) ([]State, error) {
 // backlog is known to be empty.
 func (r *Route) state(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (State, error) {
 	oldest, err := r.oldest(ctx, info, backlog)
-	// Ready and held jobs come from one answer: with an older count, a job taken since would be in
-	// both.
+	// The numbers of ready and held jobs must come from the same answer. With an older count, a job
+	// taken since then would be in both.
 	return State{
 		Paused: info.Paused, Waiting: info.NumPending + r.Counts().Backlog, Oldest: oldest,
 		Held: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending), ReadyWindow: r.window.limit(),

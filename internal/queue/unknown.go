@@ -3,18 +3,18 @@ package queue
 import "time"
 
 const (
-	// unknownFor is how long the count may exceed the index, without a dispatch, before the backlog
-	// is reread; a counted job may still be on its way to the index. With dispatches, the limit is
-	// ten times as long. Each reread doubles it, up to unknownMost, because the count can be wrong
-	// and a large backlog takes seconds to read.
+	// unknownFor is how long the count may exceed the index without a dispatch before the backlog
+	// is reread. The count may include jobs that the index has not received yet. While jobs are
+	// dispatched, the limit is ten times as long. Each reread doubles the limit, up to unknownMost,
+	// because the count can be wrong and reading a large backlog takes seconds.
 	unknownFor  = 3 * time.Second
 	unknownMost = 10 * time.Minute
 )
 
 // unknownJobs tracks how long a dispatcher's count has exceeded its index.
 type unknownJobs struct {
-	// since is when the count began to exceed the index; zero if it does not. undispatched is
-	// since, or the last dispatch if that was later.
+	// since is when the count began to exceed the index, or zero if it does not. undispatched is
+	// the later of since and the last dispatch.
 	since, undispatched time.Time
 	// patience is the current limit; it starts at unknownFor.
 	patience time.Duration
@@ -23,8 +23,8 @@ type unknownJobs struct {
 // none records that the index is complete.
 func (u *unknownJobs) none() { u.since = time.Time{} }
 
-// overdue records that jobs are missing from the index, and whether any were dispatched since the
-// last call. It reports whether to reread the backlog.
+// overdue records that jobs are missing from the index. dispatched is true if any jobs were
+// dispatched since the last call. overdue reports whether the backlog must be reread.
 func (u *unknownJobs) overdue(now time.Time, dispatched bool) bool {
 	if u.since.IsZero() {
 		u.since, u.undispatched = now, now

@@ -8,19 +8,19 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxBuckets bounds the buckets of one replica, a few hundred bytes each, because clients on NATS
-// can invent tenants. Beyond it, the tenant idle for longest loses its bucket and gets a full one
-// with its next request.
+// maxBuckets limits the number of buckets on one replica, because NATS clients can invent tenants.
+// A bucket takes a few hundred bytes. When the limit is reached, the tenant that has been idle the
+// longest loses its bucket and gets a full one with its next request.
 const maxBuckets = 10_000
 
-// bucket has the requests that a tenant has left.
+// bucket holds the requests that a tenant may still make.
 type bucket struct {
 	tenant string
 	*rate.Limiter
 }
 
-// Request takes one request from a tenant's bucket. If it is empty, the error is rate_limited, with
-// the time until the next request.
+// Request takes one request from a tenant's bucket. If the bucket is empty, it returns rate_limited
+// with the time until the next request is allowed.
 func (q *Quota) Request(tenant string) error {
 	limits := q.o.Limits(tenant)
 	if limits.RequestsPerSecond == 0 {

@@ -16,38 +16,41 @@ import (
 )
 
 const (
-	// LettersEvery is how long a count of dead letters is used, and lettersFar how long for a
-	// tenant below half of its limit.
+	// LettersEvery is how long a count of dead letters is valid. lettersFar is how long it is valid
+	// for a tenant below half of its limit.
 	LettersEvery = 2 * time.Second
 	lettersFar   = 30 * time.Second
-	// lettersRetry is the Retry-After of a refusal: an operator has to act first.
+	// lettersRetry is the Retry-After of a refusal. An operator must act before a retry can
+	// succeed.
 	lettersRetry = time.Minute
 	// largestLetter is the size in bytes of a dead letter with the largest inlined body, its work
 	// item and its error.
 	largestLetter = publisher.ClaimCheck + 16<<10
-	// manyCounts bounds the tenants whose counts are kept.
+	// manyCounts is the number of tenants above which counts of idle tenants are removed.
 	manyCounts = 10_000
 )
 
-// ErrTenantBound reports that a tenant's stored dead letters alone reach its limit, as counted
-// within the last LettersEvery.
+// ErrTenantBound reports that a tenant's stored dead letters alone reach its limit. The count is at
+// most LettersEvery old.
 var ErrTenantBound = errors.New("the tenant's stored dead letters reach its limit")
 
 // errUncounted reports that JetStream did not count the dead letters in time.
 var errUncounted = errors.New("the dead letters were not counted in time")
 
 // DeadLetterQuota decides whether there is capacity for the dead letter of another submission,
-// which may be charged. A tenant above limits.tenant.max_dead_letters stops only its own
-// submissions. Above a share of GENBUS_DEAD all submissions stop: the rest, at most half of the
-// stream, is kept for two dead letters of the largest size for each video in flight.
+// which may be charged. If a tenant exceeds limits.tenant.max_dead_letters, only its own
+// submissions stop. If GENBUS_DEAD is filled beyond a certain share, all submissions stop. The
+// rest, at most half of the stream, is reserved for two dead letters of the largest size for each
+// video in flight.
 //
-// Counts combine the stream, up to 2 s old, and this replica's submissions since. Submissions of
-// other replicas may exceed a tenant's limit by at most their videos in flight, for which the rest
-// of the stream has capacity.
+// A count combines the state of the stream and this replica's submissions since then. The state is
+// at most 2 s old, or 30 s for a tenant below half of its limit. Because of submissions by other
+// replicas, a tenant may exceed its limit by at most their videos in flight. The rest of the stream
+// has capacity for those.
 type DeadLetterQuota struct {
 	cfg *config.Live
-	// read reads the size of GENBUS_DEAD, and the count of a tenant's dead letters or of all. It is
-	// called without mu.
+	// read returns the size of GENBUS_DEAD and the number of a tenant's dead letters, or of all
+	// dead letters if tenant is empty. It is called without mu.
 	read func(ctx context.Context, tenant string) (deadletter.Size, error)
 
 	mu      sync.Mutex
@@ -55,15 +58,15 @@ type DeadLetterQuota struct {
 	tenants map[string]*letterCount
 }
 
-// letterCount counts the dead letters of a tenant, or of all.
+// letterCount counts the dead letters of one tenant or of all tenants.
 type letterCount struct {
 	size    deadletter.Size
-	at      time.Time     // when size was read; zero: never
-	tried   time.Time     // the last read, which may have failed
+	at      time.Time     // when size was read; zero means never
+	tried   time.Time     // when the last read ended, even if it failed
 	err     error         // error of that read
-	reading chan struct{} // closed when the running read ends; nil without one
-	// open counts this replica's submissions that may still leave a dead letter, ended the
-	// submissions that ended since size was read.
+	reading chan struct{} // closed when the running read ends; nil if there is none
+	// open counts this replica's submissions that may still leave a dead letter. ended counts the
+	// submissions that have ended since size was read.
 	open, ended uint64
 }
 
@@ -74,8 +77,8 @@ func NewDeadLetterQuota(cfg *config.Live, b *broker.Broker) *DeadLetterQuota {
 	return &DeadLetterQuota{cfg: cfg, read: deadletter.Streams{Broker: b}.Count, tenants: map[string]*letterCount{}}
 }
 
-// Reserve makes sure that a submission of a tenant's video may leave a dead letter, until release
-// is called. Errors are as for Check. It reads the count again before it returns ErrTenantBound,
+// Reserve reserves capacity for a dead letter of a tenant's submission until release is called. It
+// returns the same errors as Check. Before it returns ErrTenantBound, it reads the count again,
 // because dead letters may have been resolved since the last read.
 func (l *DeadLetterQuota) Reserve(ctx context.Context, tenant string) (release func(), err error) {
 	l.mu.Lock()
@@ -102,7 +105,7 @@ func (l *DeadLetterQuota) Reserve(ctx context.Context, tenant string) (release f
 	}, nil
 }
 
-// of returns the count of a tenant, or of all if tenant is empty. The caller holds mu.
+// of returns the count of a tenant, or of all tenants if tenant is empty. The caller holds mu.
 func (l *DeadLetterQuota) of(tenant string) *letterCount {
 	if tenant == "" {
 		return &l.all
@@ -115,17 +118,17 @@ func (l *DeadLetterQuota) of(tenant string) *letterCount {
 	return c
 }
 
-// Check refuses a tenant's submission without capacity for its dead letter. The error is an
-// *errcode.Error: dead_letters_full if an operator must resolve dead letters first. It also wraps
-// ErrTenantBound if the tenant's stored dead letters alone reach its limit.
+// Check refuses a tenant's submission if there is no capacity for its dead letter. The error is an
+// *errcode.Error, with the code dead_letters_full if an operator must resolve dead letters first.
+// It also wraps ErrTenantBound if the tenant's stored dead letters alone reach its limit.
 func (l *DeadLetterQuota) Check(ctx context.Context, tenant string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.check(ctx, tenant, false)
 }
 
-// check is Check. anew forces a new count of the tenant's dead letters. The caller holds mu, which
-// is released while waiting, but not after the decision.
+// check is like Check, but the caller holds mu. anew forces a new count of the tenant's dead
+// letters. check releases mu while it waits, but not after its decision.
 func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) error {
 	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
 	all, err := l.count(ctx, "", most, false)
@@ -154,9 +157,9 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) e
 	return full
 }
 
-// count returns the count of a tenant, or of all, and reads it again if it is too old. Callers
-// share one read, each within its own ctx. While JetStream does not answer, the last result
-// applies. The caller holds mu, which is released while waiting.
+// count returns the count of a tenant or of all tenants, and reads it again if it is too old.
+// Callers share one read, but each stops waiting when its own ctx ends. While JetStream does not
+// answer, the last result applies. The caller holds mu, which is released while waiting.
 func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64, anew bool) (*letterCount, error) {
 	c, every := l.of(tenant), LettersEvery
 	switch {
@@ -187,7 +190,7 @@ func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64,
 	return c, nil
 }
 
-// refresh reads a count again. The first ended of its submissions are included in the new size.
+// refresh reads a count again. The new size includes the submissions counted by ended.
 func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *letterCount, ended uint64) {
 	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
 	defer cancel()
@@ -203,10 +206,10 @@ func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *letterC
 	l.forgetOld()
 }
 
-// recent reports whether a count that is valid for every can still be used.
+// recent reports whether a count can still be used. every is how long it is valid.
 func (c *letterCount) recent(every time.Duration) bool {
 	if c.err != nil && time.Since(c.tried) < LettersEvery {
-		return true // JetStream does not answer, or has just failed to
+		return true // the last read failed recently
 	}
 	return !c.at.IsZero() && time.Since(c.at) < every
 }
@@ -215,7 +218,7 @@ func (c *letterCount) recent(every time.Duration) bool {
 func (c *letterCount) every(most uint64) time.Duration {
 	switch {
 	case c.ended > 0 && c.sum() >= most:
-		return 0 // most ended submissions left no dead letter
+		return 0 // read again, because most ended submissions left no dead letter
 	case c.sum() < most/2:
 		return lettersFar
 	}
@@ -234,7 +237,7 @@ func (l *DeadLetterQuota) forgetOld() {
 	}
 }
 
-// limit returns the bytes of GENBUS_DEAD above which no video is submitted.
+// limit returns the size of GENBUS_DEAD, in bytes, at which submissions of videos stop.
 func (l *DeadLetterQuota) limit(maxBytes int64) uint64 {
 	var inWork int64
 	for _, r := range l.cfg.Now().Routes {

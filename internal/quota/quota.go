@@ -12,11 +12,11 @@ import (
 
 // Options configures a Quota.
 type Options struct {
-	// Limits returns a tenant's limits; it is called for every request. Required.
+	// Limits returns a tenant's limits. It is called for every request. Required.
 	Limits func(tenant string) config.TenantLimits
 	// Unfinished returns a tenant's unfinished jobs on all replicas, including jobs that this
-	// replica stored before the call. known is false if the number is not available. It must bound
-	// its own time. Required.
+	// replica stored before the call. known is false if the number is not available. It must limit
+	// its own duration. Required.
 	Unfinished func(ctx context.Context, tenant string) (n int, known bool)
 }
 
@@ -31,7 +31,7 @@ type Quota struct {
 	recent  *list.List               // the buckets, most recently used first
 }
 
-// New returns an unused quota.
+// New returns a Quota.
 func New(o Options) *Quota {
 	return &Quota{o: o, buckets: map[string]*list.Element{}, recent: list.New(), slots: slots{unfinished: o.Unfinished, tenants: map[string]*tenantSlots{}}}
 }

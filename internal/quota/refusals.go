@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// maxRefused bounds the tenants with counted refusals, because clients on NATS can invent tenants.
-// Beyond it, the tenant whose last refusal is oldest is removed.
+// maxRefused limits the number of tenants whose refusals are counted, because NATS clients can
+// invent tenants. When the limit is exceeded, the tenant whose last refusal is oldest is removed.
 const maxRefused = 1000
 
-// Refusals counts, by tenant, this replica's refusals of the last hour due to the tenant's limits.
-// It is safe for concurrent use.
+// Refusals counts how often this replica refused each tenant in the last hour because of the
+// tenant's limits. It is safe for concurrent use.
 type Refusals struct {
 	mu      sync.Mutex
 	recent  *list.List // of *refusedTenant, latest first
@@ -41,7 +41,7 @@ func (r *Refusals) Add(tenant string, now time.Time) {
 	defer r.mu.Unlock()
 	e := r.tenants[tenant]
 	if e == nil {
-		tenant = strings.Clone(tenant) // it shares a request's memory
+		tenant = strings.Clone(tenant) // the string shares a request's memory
 		e = r.recent.PushFront(&refusedTenant{tenant: tenant})
 		r.tenants[tenant] = e
 		if r.recent.Len() > maxRefused {
@@ -58,13 +58,14 @@ func (r *Refusals) Add(tenant string, now time.Time) {
 	m.count++
 }
 
-// Refused is how often a tenant was refused.
+// Refused reports how often a tenant was refused.
 type Refused struct {
 	Tenant string
 	Count  uint64
 }
 
-// LastHour returns the tenants refused most in the last 60 minutes, most first, at most n.
+// LastHour returns up to n tenants that were refused most often in the last 60 minutes, most
+// refused first.
 func (r *Refusals) LastHour(n int, now time.Time) []Refused {
 	oldest := now.Unix()/60 - 60
 	r.mu.Lock()

@@ -9,22 +9,23 @@ import (
 )
 
 const (
-	// slotWait is the Retry-After without a free slot. When a job of the tenant ends is unknown.
+	// slotWait is the Retry-After if no slot is free. It is unknown when a job of the tenant will
+	// end.
 	slotWait = 5 * time.Second
 	// countFresh is how long a count allows taking slots on credit.
 	countFresh = time.Second
-	// creditShare is the divisor of a tenant's free slots that one replica may take before it
-	// counts again: the other replicas do not see these slots before they count.
+	// creditShare is the divisor for the share of a tenant's free slots that one replica may take
+	// before it counts again. The other replicas do not see these slots until they count.
 	creditShare = 32
-	// forgetAfter is how long the last count, plus the slots taken since, bounds a tenant whose
-	// jobs cannot be counted. Then counting starts at zero.
+	// forgetAfter is how long the last count, plus the slots taken since, applies to a tenant whose
+	// jobs cannot be counted. After that, counting starts at zero.
 	forgetAfter = time.Minute
-	// sweepAbove is how many tenants are kept before idle ones are removed.
+	// sweepAbove is the number of tenants above which idle ones are removed.
 	sweepAbove = 1000
 )
 
-// slots bounds the unfinished jobs of tenants. It asks for the stored jobs on all replicas and adds
-// the slots taken since.
+// slots bounds the unfinished jobs of tenants. It asks for the number of stored jobs on all
+// replicas and adds the slots taken since then.
 type slots struct {
 	unfinished func(ctx context.Context, tenant string) (n int, known bool)
 
@@ -33,15 +34,15 @@ type slots struct {
 	swept   time.Time // last sweep
 }
 
-// tenantSlots has the slots of one tenant.
+// tenantSlots holds the slots of one tenant.
 type tenantSlots struct {
 	held    int       // taken and not released
 	count   int       // unfinished jobs in the last answer
-	asked   time.Time // when that was asked; zero: never
+	asked   time.Time // when that was asked; zero means never
 	known   bool      // whether it was answered
-	from    time.Time // when the count was asked; without an answer, when it was reset
-	before  int       // held when it was asked: the count may include them
-	since   int       // taken since, and perhaps released
+	from    time.Time // when the count was asked for or, without an answer, reset
+	before  int       // held when it was asked; the count may include these slots
+	since   int       // taken since then, including released slots
 	pending *question // in flight, or nil
 }
 
@@ -52,14 +53,14 @@ type question struct {
 	done          chan struct{}
 }
 
-// Acquire takes a slot for a job being accepted, or for an inline chat, until release is called.
-// Release the slot of a job only after its first event is stored. If the tenant's unfinished jobs
-// and taken slots reach its limit, the error is tenant_full. A job counts twice from the first
-// count that includes it until its release: of many concurrent calls the last may be refused early,
-// but one replica never exceeds the limit.
+// Acquire takes a slot for a job that is being accepted or for an inline chat. The slot stays taken
+// until release is called. Release a job's slot only after the job's first event is stored. If the
+// tenant's unfinished jobs and taken slots reach its limit, the error is tenant_full. A job counts
+// twice from the first count that includes it until its slot is released. The last of many
+// concurrent calls may therefore be refused early, but one replica never exceeds the limit.
 //
-// If jobs cannot be counted, the last count applies for a minute, plus the slots taken since. Then
-// each minute starts at zero.
+// If jobs cannot be counted, the last count plus the slots taken since applies for a minute. After
+// that, counting starts at zero each minute.
 func (q *Quota) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	most := q.o.Limits(tenant).MaxJobs
 	if most == 0 {
@@ -104,7 +105,7 @@ func (s *slots) ask(ctx context.Context, tenant string, t *tenantSlots) {
 	p := &question{asked: time.Now(), before: t.held, done: make(chan struct{})}
 	t.pending = p
 	s.mu.Unlock()
-	// Other callers share the answer, so it must not end with this caller.
+	// Other callers share the answer, so asking must not end with this caller's context.
 	n, known := s.unfinished(context.WithoutCancel(ctx), tenant)
 	s.mu.Lock()
 	t.pending = nil
@@ -112,7 +113,7 @@ func (s *slots) ask(ctx context.Context, tenant string, t *tenantSlots) {
 	close(p.done)
 }
 
-// of needs the lock.
+// of returns the slots of a tenant. The caller holds mu.
 func (s *slots) of(tenant string) *tenantSlots {
 	t := s.tenants[tenant]
 	if t == nil {
@@ -131,9 +132,9 @@ func (s *slots) release(tenant string) {
 	s.tenants[tenant].held--
 }
 
-// sweep removes tenants without slots whose last count no longer matters: the next call would count
-// again, or the count is more than a minute old. Every publisher can invent tenants. The caller
-// holds mu.
+// sweep removes tenants that hold no slots and whose last count no longer matters. Either the next
+// call would count again, or the count is more than a minute old. Without sweep, publishers could
+// fill the memory by inventing tenants. The caller holds mu.
 func (s *slots) sweep(now time.Time) {
 	s.swept = now
 	for name, t := range s.tenants {
@@ -145,7 +146,7 @@ func (s *slots) sweep(now time.Time) {
 
 func (t *tenantSlots) idle() bool { return t.held == 0 && t.pending == nil }
 
-// has returns what counts against the limit.
+// has returns the number that counts against the limit.
 func (t *tenantSlots) has() int { return t.count + t.before + t.since }
 
 type verdict int
@@ -156,8 +157,8 @@ const (
 	refused
 )
 
-// judge decides whether a caller that arrived at came gets a slot. A count that was asked since
-// allows taking all free slots, an older one only a small share.
+// judge decides whether a caller that arrived at came gets a slot. A count that was asked for since
+// then allows taking all free slots. An older one allows only a small share.
 func (t *tenantSlots) judge(came time.Time, most int) verdict {
 	free := most - t.count - t.before
 	switch {
@@ -180,7 +181,7 @@ func (t *tenantSlots) take() {
 	}
 }
 
-// answer stores an answer. If the count is not known, the last one still applies unless it is too
+// answer stores an answer. If the count is unknown, the last one still applies unless it is too
 // old.
 func (t *tenantSlots) answer(p *question, n int, known bool) {
 	if !known {

@@ -17,7 +17,7 @@ func Fault(err error) *errcode.Error {
 	}
 	of, said := code(up), *up
 	if said.Code == string(of) {
-		said.Code = "" // the errcode already says it
+		said.Code = "" // Code already contains it
 	}
 	return &errcode.Error{
 		Code: of, Message: said.Error(), RetryAfter: up.RetryAfter, Err: err,
@@ -35,7 +35,7 @@ func code(up *upstream.Error) errcode.Code {
 		return errcode.UpstreamTimeout
 	case up.HTTPStatus == 429 && !up.Final:
 		return errcode.UpstreamRateLimited
-	// An error page that did not come from the upstream itself is a proxy failure and may pass,
+	// An error that the upstream did not report itself comes from a proxy and may be temporary,
 	// unless it concerns the request.
 	case up.Final && (up.Said || up.Scope == upstream.ScopeRequest):
 		return errcode.UpstreamRefused

@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Models lists the models that the routes offer, sorted by ID: every exact model name of a route,
-// and every model that a route's upstream lists and that requests by that name would reach through
-// this route. kind is "video", "chat", or empty for both. Draining routes are left out.
+// Models lists the models that the routes offer, sorted by ID. These are the exact model names of
+// all routes, and the models that an upstream lists, if requests for them would use a route to that
+// upstream. kind is "video", "chat", or empty for both. Draining routes are left out.
 func (t *Table) Models(ctx context.Context, kind string) []*genbusv1.Model {
 	now := t.now.Load()
 	listed := t.upstreamModels(ctx)
@@ -66,11 +66,11 @@ type modelCache struct {
 	mu   sync.Mutex
 	at   time.Time
 	list map[string][]upstream.Model // by upstream; nil until the first answer
-	// reloads counts the calls of forget. A list that was requested before a reload is stale on
+	// reloads counts the calls to forget. A list that was requested before a reload is stale on
 	// arrival.
 	reloads int
-	// asking is closed once the caller that is asking the upstreams has their lists; nil when no
-	// call is in flight.
+	// asking is closed when the caller that asks the upstreams has received their lists. It is nil
+	// if no call is in flight.
 	asking chan struct{}
 }
 
@@ -83,7 +83,7 @@ const (
 
 // upstreamModels returns the models of every upstream that answers, cached for a minute. When the
 // cache expires, one caller refreshes it while the others get the old lists. Before the first
-// answer they wait.
+// answer, the others wait.
 func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model {
 	c := &t.models
 	c.mu.Lock()
@@ -118,7 +118,8 @@ func (c *modelCache) forget() {
 	c.reloads++
 }
 
-// await releases the lock until the caller that is asking has the answer or ctx ends.
+// await waits, without holding the lock, until the caller that asks the upstreams has the answer or
+// ctx ends.
 func (c *modelCache) await(ctx context.Context) {
 	asking := c.asking
 	c.mu.Unlock()
@@ -129,8 +130,8 @@ func (c *modelCache) await(ctx context.Context) {
 	}
 }
 
-// askAll asks every upstream for its models. It skips signed upstreams: these are the vendors
-// themselves, which have no model list.
+// askAll asks every upstream for its models. It skips signed upstreams, because these are the
+// vendors themselves, which have no model list.
 func (t *routing) askAll(ctx context.Context) map[string][]upstream.Model {
 	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
 	defer cancel()

@@ -23,8 +23,8 @@ func Ref(t *genbusv1.VideoTask) upstream.TaskRef {
 	return upstream.TaskRef{ID: t.GetUpstreamTaskId(), Ticket: t.GetExecution().GetUpstreamTicket()}
 }
 
-// Place returns where to read a result of a task: url, or if that is empty the content path of the
-// task's protocol. It uses the upstream key that created the task.
+// Place returns where to read a result of a task. This is url or, if url is empty, the content path
+// of the task's protocol. It uses the upstream key that created the task.
 func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, error) {
 	key, now := UpstreamKey(task.GetExecution()), t.now.Load()
 	found, ok := now.keyOf(task, key)
@@ -43,23 +43,24 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 	return place, nil
 }
 
-// ofStoppedSandbox reports whether a result is a file of an earlier sandbox than the one at
-// baseURL. A sandbox names its files after its tasks, and every start of serve listens on another
-// port. Without this check, the reader would report the old port as a blocked private address.
+// ofStoppedSandbox reports whether a result is a file of a sandbox that ran before the one at
+// baseURL. A sandbox names its files after its tasks, and listens on another port after each start
+// of serve. Without this check, the reader would report the old port as a blocked private address.
 func ofStoppedSandbox(id, baseURL, result string) bool {
 	u, err := url.Parse(result)
 	return err == nil && strings.HasPrefix(u.Path, "/files/"+id) && !content.SameOrigin(baseURL, result)
 }
 
-// Client returns the client to read a task with, in the protocol and with the upstream key that
-// created it. It is false if these are no longer configured.
+// Client returns the client for reading a task, with the protocol and the upstream key that created
+// it. The bool is false if these are no longer configured.
 func (t *Table) Client(task *genbusv1.VideoTask) (upstream.VideoClient, bool) {
 	found, ok := t.now.Load().keyOf(task, UpstreamKey(task.GetExecution()))
 	return found.client, ok
 }
 
-// NeedsKey reports whether a result's URL works only with the upstream key that created the task:
-// it is on the upstream's own origin, and the upstream requires a key or a signature.
+// NeedsKey reports whether a result's URL works only with the upstream key that created the task.
+// This is so if the URL is on the upstream's own origin and the upstream requires a key or a
+// signature.
 func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
 	found, ok := t.now.Load().keyOf(task, UpstreamKey(task.GetExecution()))
 	if !ok || found.endpoint.Key == "" && found.endpoint.Auth == nil {
@@ -68,8 +69,9 @@ func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
 	return content.SameOrigin(found.endpoint.BaseURL, result)
 }
 
-// Home returns the route for reading a task: its own, or if that was removed or now speaks another
-// protocol, the first route by name with the task's protocol. It is false if there is none.
+// Home returns the route for reading a task. This is the task's own route, unless that was removed
+// or now has another protocol. In that case it is the first route by name with the task's protocol.
+// The bool is false if there is none.
 func (t *Table) Home(task *genbusv1.VideoTask) (*Video, bool) { return t.now.Load().home(task) }
 
 func (t *routing) home(task *genbusv1.VideoTask) (*Video, bool) {
@@ -84,7 +86,7 @@ func (t *routing) home(task *genbusv1.VideoTask) (*Video, bool) {
 	return nil, false
 }
 
-// keyOf returns the upstream key of a task on its home route.
+// keyOf returns the client of an upstream key on a task's home route.
 func (t *routing) keyOf(task *genbusv1.VideoTask, a pool.UpstreamKey) (keyClient, bool) {
 	route, ok := t.home(task)
 	if !ok {
@@ -93,9 +95,9 @@ func (t *routing) keyOf(task *genbusv1.VideoTask, a pool.UpstreamKey) (keyClient
 	return route.key(a)
 }
 
-// TryRetryBudget requests a retry for a job that stays with its upstream key. If the budget is used
-// up, it returns false and when to ask again.
+// TryRetryBudget charges the budget for a retry with the same upstream key. If the budget is used
+// up, it returns false and the time to ask again.
 func (t *Table) TryRetryBudget() (time.Time, bool) { return t.pool.TryRetryBudget() }
 
-// Resume takes a slot for a task that already runs with an upstream key.
+// Resume returns a slot for a task that already uses an upstream key.
 func (t *Table) Resume(a pool.UpstreamKey) *pool.Slot { return t.pool.Resume(a) }

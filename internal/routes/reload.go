@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/pool"
 )
 
-// Reload builds the routes of a new configuration. The caller puts them in force with swap, which
-// cannot fail; until then nothing changes. Reloads must not overlap.
+// Reload builds the routes of a new configuration. Nothing changes until the caller calls swap,
+// which cannot fail. Reloads must not overlap.
 func (t *Table) Reload(cfg *config.Config) (swap func(), err error) {
 	before := t.now.Load()
 	next, err := newRouting(cfg, t.pool, before)
@@ -39,8 +39,8 @@ func renewed(old, next config.Upstreams) []pool.UpstreamKey {
 	return out
 }
 
-// retire keeps the replaced HTTP clients, which calls in flight still use, so that Close can close
-// them.
+// retire keeps the replaced HTTP clients, because calls in flight still use them and Close must
+// close them.
 func (t *Table) retire(before, next *routing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package routes joins each configured route with the clients of its upstreams and lists the models
-// on offer. Matching a request to a route is the job of package config.
+// Package routes joins each configured route with the clients of its upstreams and lists the
+// available models. Package config matches requests to routes.
 package routes
 
 import (
@@ -39,8 +39,8 @@ type keyClient struct {
 	client   upstream.VideoClient
 }
 
-// Client returns the client of exactly this upstream key, even if the route no longer lists its
-// upstream. It is false if the key is not configured.
+// Client returns the client of this upstream key, even if the route no longer lists its upstream.
+// The bool is false if the key is not configured.
 func (v Video) Client(a pool.UpstreamKey) (upstream.VideoClient, bool) {
 	found, ok := v.clients[a]
 	return found.client, ok
@@ -52,9 +52,10 @@ func (v Video) HasKey(a pool.UpstreamKey) bool {
 	return ok
 }
 
-// key returns the upstream key for reading a task. If the key was removed and its upstream has
-// exactly one key, it returns that one, because this is how keys are renamed and renewed. With
-// several keys, any of them might know the task.
+// key returns the client for reading a task that was created with an upstream key. If the key was
+// removed and its upstream has exactly one key, it returns the client of that one, because the key
+// was probably renamed or replaced. If the upstream has several keys, any of them might know the
+// task, so it returns none.
 func (v Video) key(a pool.UpstreamKey) (keyClient, bool) {
 	if found, ok := v.clients[a]; ok {
 		return found, true
@@ -96,7 +97,7 @@ type routing struct {
 	video map[string]*Video
 	chat  map[string]*Chat
 	http  map[string]*http.Client
-	// reload is set if the pool takes over the configuration after the routing is built.
+	// reload is true if the pool applies the configuration only after the routing is built.
 	reload bool
 }
 
@@ -112,7 +113,7 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 	return t, nil
 }
 
-// Upstreams returns the state of all upstreams as seen by this process, by name.
+// Upstreams returns the state of all upstreams as seen by this process, sorted by name.
 func (t *Table) Upstreams() []pool.UpstreamState { return t.pool.State() }
 
 // Share exchanges the breaker state of creates with other replicas until stop is called.
@@ -193,8 +194,8 @@ func (t *routing) addChat(r config.Route) error {
 	return nil
 }
 
-// chooser returns the chooser for the clients of this routing. During a reload, that is the pool's
-// next configuration.
+// chooser returns the chooser for the clients of this routing. During a reload, these belong to the
+// pool's next configuration.
 func (t *routing) chooser(r config.Route) *pool.Chooser {
 	if t.reload {
 		return t.pool.Chooser(r).Next()
@@ -220,8 +221,8 @@ func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKe
 	return ep
 }
 
-// vendorPath returns the prefix of a vendor protocol's paths: the configured one, or by default the
-// protocol's segment at a gateway and nothing at the vendor itself.
+// vendorPath returns the prefix of a vendor protocol's paths. If none is configured, it is the
+// protocol's segment for a gateway, and empty for the vendor itself.
 func vendorPath(u config.Upstream, p upstream.Protocol, segment string) string {
 	switch {
 	case p.Surface == nil:

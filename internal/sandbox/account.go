@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Fingerprint returns the name of a bearer key or access key in Stats: the first twelve hex digits
-// of its SHA-256.
+// Fingerprint returns the first twelve hex digits of the SHA-256 of a bearer key or access key.
+// Stats identifies credentials by it.
 func Fingerprint(credential string) string {
 	sum := sha256.Sum256([]byte(credential))
 	return hex.EncodeToString(sum[:6])
 }
 
-// accountOf returns the fingerprint of the caller's credential, which may be invalid. It is empty
-// without credentials.
+// accountOf returns the fingerprint of the caller's credential, or "" if the request has none. It
+// does not verify the credential.
 func accountOf(r *http.Request) string {
 	credential := credentialOf(r.Header.Get("Authorization"))
 	if credential == "" {
@@ -43,7 +43,7 @@ func credentialOf(header string) string {
 
 const bearer = "Bearer "
 
-// signerOf returns the access key of a Volcengine Authorization header. It does not verify the
+// signerOf returns the access key in a Volcengine Authorization header. It does not verify the
 // signature.
 func signerOf(header string) (accessKey string, ok bool) {
 	scheme, rest, _ := strings.Cut(header, " ")
@@ -62,8 +62,8 @@ func signerOf(header string) (accessKey string, ok bool) {
 	return credential[0], credential[0] != ""
 }
 
-// issuerOf returns the access key of a Kling token, a JSON Web Token with HS256, an issuer and an
-// expiry. It does not verify the signature.
+// issuerOf returns the access key in a Kling token, which is an HS256 JSON Web Token with an issuer
+// and an expiry. It does not verify the signature.
 func issuerOf(token string) (accessKey string, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -43,8 +43,8 @@ type Behaviour struct {
 	// DelayMS delays the answer, in milliseconds. A create is counted and accepted before the
 	// delay. Fault.
 	DelayMS int `json:"delay_ms,omitzero"`
-	// Status is the HTTP status of the answer. A status of 300 and above, or any status with Code,
-	// is an error and creates nothing; a 3xx redirects to the same URL. A 2xx without Code is the
+	// Status is the HTTP status of the answer. A status of 300 or above, or any status with Code,
+	// is an error and creates nothing. A 3xx redirects to the same URL. Without Code, a 2xx is the
 	// status of a successful create. Fault.
 	Status int `json:"status,omitzero"`
 	// RetryAfter is the Retry-After header sent with Status. Fault.
@@ -55,27 +55,28 @@ type Behaviour struct {
 	Message string `json:"message,omitzero"`
 	// Drop is DropBeforeAnswer or DropAfterCreate. Fault.
 	Drop string `json:"drop,omitzero"`
-	// Hang never answers. The connection is cut after ten minutes unless the client closes it
-	// first. A create is accepted first, unless Status refuses it. Fault.
+	// Hang leaves the request unanswered. The sandbox cuts the connection after ten minutes unless
+	// the client closes it first. A create is accepted first, unless Status refuses it. Fault.
 	Hang bool `json:"hang,omitzero"`
 	// NoID omits the IDs from the answer to a create. Fault.
 	NoID bool `json:"no_id,omitzero"`
-	// Accept202 answers a create with 202. On the primary path the body has only the ID, the status
-	// and the polling URL.
+	// Accept202 answers a create with 202. On the primary path the body contains only the ID,
+	// status and polling URL.
 	Accept202 bool `json:"accept_202,omitzero"`
 
-	// DurationMS replaces Options.VideoDuration, in milliseconds.
+	// DurationMS overrides Options.VideoDuration, in milliseconds.
 	DurationMS *int `json:"duration_ms,omitzero"`
-	// Statuses are the status words of the task, spread evenly over its duration. The last word
-	// applies after the duration. Video URLs and errors appear with words that mean completed or
-	// failed.
+	// Statuses lists the status words that the task reports, spread evenly over its duration. It
+	// reports the last word once the duration has passed. Words that mean completed come with video
+	// URLs, and words that mean failed come with an error.
 	Statuses []string `json:"statuses,omitzero"`
 	// Fail makes the task fail with this message.
 	Fail string `json:"fail,omitzero"`
 	// FailCode is the code of a failed task. A numeric code is sent as a number. Default
 	// "generation_failed", or 50413 on the Jimeng path.
 	FailCode string `json:"fail_code,omitzero"`
-	// PollStatus is the HTTP status of failing polls. Default 500 if another poll fault is set.
+	// PollStatus is the HTTP status of failing polls. Default 500 if PollCode or PollFailTimes is
+	// set.
 	PollStatus int `json:"poll_status,omitzero"`
 	// PollCode is the error code sent with PollStatus.
 	PollCode string `json:"poll_code,omitzero"`
@@ -83,16 +84,16 @@ type Behaviour struct {
 	PollFailTimes int `json:"poll_fail_times,omitzero"`
 	// PollDelayMS delays the answer to every poll, in milliseconds.
 	PollDelayMS int `json:"poll_delay_ms,omitzero"`
-	// Shape selects another shape of poll answers on the primary path.
+	// Shape selects an alternative shape for poll answers on the primary path.
 	Shape string `json:"shape,omitzero"`
 
-	// Content selects how the file of a completed task is served: one of the Content constants.
-	// Default: correctly.
+	// Content is one of the Content constants. It selects how the file of a completed task is
+	// served. By default, it is served correctly.
 	Content string `json:"content,omitzero"`
 	// ContentHost is the target host of ContentRedirect and ContentJSON, such as "127.0.0.1:9000"
-	// or "http://cdn.example". Default: the same host.
+	// or "http://cdn.example". The default is the same host.
 	ContentHost string `json:"content_host,omitzero"`
-	// ContentBytes is the length of the file: the clip, padded with zeros.
+	// ContentBytes is the length of the file. The clip is padded with zeros to this length.
 	ContentBytes int64 `json:"content_bytes,omitzero"`
 	// GoneAfterMS makes the file return 404 this many milliseconds after the task has completed. 0
 	// means never.
@@ -100,11 +101,12 @@ type Behaviour struct {
 
 	// Chunks is the number of content chunks. 0 means Options.ChunkCount.
 	Chunks int `json:"chunks,omitzero"`
-	// ChunkIntervalMS replaces the interval between chunks, and between the pieces of a slow file,
+	// ChunkIntervalMS overrides the interval between chunks and between the pieces of a slow file,
 	// in milliseconds. 0 means no pacing.
 	ChunkIntervalMS *int `json:"chunk_interval_ms,omitzero"`
-	// Timestamps replaces the text of each streamed chunk with the time of writing, in Unix
-	// nanoseconds, and a space. A chunk enlarged by BigChunkBytes keeps its text after the time.
+	// Timestamps replaces the text of each streamed chunk with the time it was written, in Unix
+	// nanoseconds, followed by a space. A chunk enlarged by BigChunkBytes keeps its text after the
+	// time.
 	Timestamps bool `json:"timestamps,omitzero"`
 	// BigChunkBytes is the length of the first content chunk.
 	BigChunkBytes int `json:"big_chunk_bytes,omitzero"`
@@ -240,8 +242,8 @@ func (b *Behaviour) validateWords() error {
 	return nil
 }
 
-// withoutFaults returns b after its Times are used up. It keeps the script of the task and the
-// shape of the reply.
+// withoutFaults returns b with its faults cleared, for requests after the first Times. It keeps the
+// task's script and the shape of the reply.
 func (b Behaviour) withoutFaults() Behaviour {
 	return Behaviour{
 		ID: b.ID, Accept202: b.Accept202,
@@ -280,8 +282,8 @@ func (s *Sandbox) behaviourFor(r *http.Request, body []byte, suffix string, inBo
 	return b, b.validate()
 }
 
-// limited returns b or, after the first b.Times requests of name, b without faults. Times without a
-// name is an error.
+// limited returns b for the first b.Times requests with this name, and b without faults for later
+// ones. It returns an error if Times is set and name is empty.
 func (s *Sandbox) limited(b Behaviour, scope, name string) (Behaviour, error) {
 	if b.Times == 0 {
 		return b, nil
@@ -299,8 +301,8 @@ func (s *Sandbox) limited(b Behaviour, scope, name string) (Behaviour, error) {
 	return b.withoutFaults(), nil
 }
 
-// refuses reports whether b answers with an error and creates nothing. Some upstreams refuse with
-// status 200.
+// refuses reports whether b answers with an error and creates nothing. Some upstreams send refusals
+// with status 200.
 func (b Behaviour) refuses() bool {
 	return b.Status >= 300 || b.Status != 0 && b.Code != ""
 }

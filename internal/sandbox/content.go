@@ -12,7 +12,7 @@ import (
 const (
 	// ContentRedirect redirects the content path to the file with 302.
 	ContentRedirect = "redirect"
-	// ContentJSON answers the content path with {"url"} of the file.
+	// ContentJSON answers the content path with {"url": ...}, the URL of the file.
 	ContentJSON = "json"
 	// ContentHTML serves a web page instead of the file.
 	ContentHTML = "html"
@@ -39,7 +39,7 @@ const (
 type contentScript struct {
 	kind     string
 	host     string
-	bytes    int64 // 0 for the clip's length
+	bytes    int64 // 0 means the length of the clip
 	goneAt   time.Duration
 	interval time.Duration // between pieces of a slow file
 }
@@ -76,8 +76,8 @@ func (c contentScript) location(r *http.Request, path string) string {
 	}
 }
 
-// pointsElsewhere answers the content path with the location of the file, if the behaviour asks for
-// it. It reports whether it did.
+// pointsElsewhere answers the content path with the location of the file if the behaviour says so,
+// and reports whether it did.
 func (s *Sandbox) pointsElsewhere(w http.ResponseWriter, r *http.Request, t *task) bool {
 	c := t.contentScript()
 	switch c.kind {
@@ -119,7 +119,7 @@ func (s *Sandbox) serveFile(w http.ResponseWriter, r *http.Request, t *task) {
 		if c.kind == ContentShort {
 			file = io.NewSectionReader(file, 0, size/2)
 		}
-		_, _ = io.Copy(w, file) // net/http closes the connection after a short one
+		_, _ = io.Copy(w, file) // if the file is short, net/http closes the connection
 	case ContentSlow:
 		wait := func() bool { return s.wait(r.Context(), c.interval) }
 		http.ServeContent(flushed{w}, r, "", clipTime, &slowFile{ReadSeeker: file, wait: wait})

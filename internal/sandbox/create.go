@@ -10,7 +10,7 @@ import (
 
 // protocol is one of the APIs that create video tasks.
 type protocol struct {
-	name   string // as in Stats.CreatesPerProtocol
+	name   string // key in Stats.CreatesPerProtocol
 	refuse refuser
 	// read returns the task that a body requests, or a refusal.
 	read func(s *Sandbox, r *http.Request, body []byte) (order, refusal)
@@ -29,8 +29,8 @@ func (s *Sandbox) creates(p protocol) http.HandlerFunc {
 	}
 }
 
-// create creates a task. Tests rely on the order: it counts the create when the body is complete,
-// accepts or refuses it, and only then delays or drops the answer. A caller without an answer
+// create creates a task. It counts the create when the body is complete, accepts or refuses it, and
+// only then delays or drops the answer. Tests rely on this order. A caller that gets no answer
 // cannot know whether the task exists.
 func (s *Sandbox) create(w http.ResponseWriter, r *http.Request, body []byte, p protocol) {
 	key := r.Header.Get("Idempotency-Key")
@@ -89,7 +89,7 @@ func (s *Sandbox) behaviourOf(r *http.Request, body []byte, suffix string, inBod
 	return s.limited(b, "video", cmp.Or(r.Header.Get("Idempotency-Key"), b.ID))
 }
 
-// newTask returns a task with default properties. model is as the client wrote it.
+// newTask returns a task with default properties. model is the name exactly as the client wrote it.
 func (s *Sandbox) newTask(d *dialect, model string, b Behaviour) *task {
 	t := &task{
 		id: d.newID(), model: model, dialect: d,
@@ -101,7 +101,7 @@ func (s *Sandbox) newTask(d *dialect, model string, b Behaviour) *task {
 		t.duration = time.Duration(*b.DurationMS) * time.Millisecond
 	}
 	if i := slices.Index(modelIDs, model); i >= 0 {
-		t.model = modelIDs[i] // tasks of a model share one string
+		t.model = modelIDs[i] // all tasks of a model share one string
 	}
 	return t
 }

@@ -16,10 +16,10 @@ var (
 	jimengWords   = words{waiting: "in_queue", running: "generating", completed: "done", failed: "done"}
 )
 
-// dialect is how one kind of upstream words its answers.
+// dialect describes the answers of one kind of upstream.
 type dialect struct {
-	// gateway is true for the common gateway program. Its primary path answers polls of any task in
-	// an envelope.
+	// gateway is true for the common gateway program. Its primary path wraps the answer to every
+	// poll in an envelope.
 	gateway bool
 	words   words
 	newID   func() string
@@ -48,8 +48,8 @@ func (d *dialect) primaryWords() *words {
 	return &flatWords
 }
 
-// contentWords returns the status words in errors of the content path. A gateway uses its own
-// there.
+// contentWords returns the status words used in errors of the content path. A gateway uses its own
+// words there.
 func (d *dialect) contentWords() *words {
 	if d.gateway {
 		return &envelopeWords
@@ -64,7 +64,8 @@ func createdPrimary(s *Sandbox, r *http.Request, t *task, b Behaviour) []byte {
 	return createdFlat(s, r, t, b)
 }
 
-// createdFlat returns the answer to a create by the common gateway program, on any of its paths.
+// createdFlat returns the common gateway program's answer to a create, which is the same on all its
+// paths.
 func createdFlat(s *Sandbox, _ *http.Request, t *task, b Behaviour) []byte {
 	return t.appendCreated(nil, s.start.Unix(), !b.NoID)
 }

@@ -1,10 +1,10 @@
 // Package sandbox is a fake upstream for video tasks and chat completions. It speaks real HTTP and
-// SSE, serves a playable MP4, and produces faults on request. It generates nothing: every video is
+// SSE, serves a playable MP4, and produces faults on request. It generates nothing. Every video is
 // the same one-second clip.
 //
 // # Endpoints
 //
-// The primary path. Its GET also finds the tasks of all other paths:
+// The primary path, whose GET also finds tasks created on the other paths:
 //
 //	POST /v1/video/generations        create a task
 //	GET  /v1/video/generations/{id}   read a task
@@ -15,12 +15,12 @@
 //	GET, DELETE  /v1/videos/{id}           read a task; delete an ended one
 //	GET          /v1/videos/{id}/content   the MP4 (HEAD and Range work)
 //
-// Kling, also below /kling. Kind is text2video or image2video:
+// Kling's API, also served below /kling. The kind is text2video or image2video:
 //
 //	POST, GET  /v1/videos/{kind}        create a task; list the tasks
 //	GET        /v1/videos/{kind}/{id}   read a task by its id or external_task_id
 //
-// Jimeng, also at /jimeng/, with Version=2022-08-31:
+// Jimeng's API, also served at /jimeng/. Calls need Version=2022-08-31:
 //
 //	POST /?Action=CVSync2AsyncSubmitTask   create a task
 //	POST /?Action=CVSync2AsyncGetResult    read a task
@@ -35,8 +35,9 @@
 //	                                  Idempotency-Key
 //	GET  /readyz                      always ready
 //
-// Options.Key is the bearer key of all paths except /files/, /stats, /tasks and /readyz. Signatures
-// and tokens of the vendors are not verified: they pass without a Key, and are refused with one.
+// Options.Key is the bearer key of all paths except /files/, /stats, /tasks and /readyz. The
+// sandbox does not verify vendor signatures and tokens. It accepts them if Key is empty and refuses
+// them otherwise.
 //
 // # Models
 //
@@ -60,9 +61,9 @@
 //
 //	{"sandbox": {"status": 429, "retry_after": "2", "times": 2}}
 //
-// A video request has the object in metadata.sandbox, a chat request at the top level. Any request
-// may send it in the header X-Sandbox, without the outer "sandbox". If the body is fixed, append it
-// to the model (model_name, req_key):
+// In a video request, the object belongs in metadata.sandbox. In a chat request, it belongs at the
+// top level. Any request may send it in the header X-Sandbox, without the outer "sandbox". If you
+// cannot change the body, append the behaviour to the model name (model_name, req_key):
 //
 //	"model": "sandbox-video:status=429,times=2"
 //	"model": "sandbox-chat:chunks=100,chunk_interval_ms=5,drop_after_chunks=5"
@@ -70,7 +71,7 @@
 // A bare word in a suffix means true. Separate the words of a list with "|"
 // (statuses=NOT_START|weird_word|SUCCESS). The header overrides the body and the body overrides the
 // suffix, field by field. [Sandbox.SetBehaviour] replaces all of them. Unknown fields are refused
-// with 400, so that a misspelt fault does not pass as correct behaviour.
+// with 400, so a misspelt fault is not ignored.
 //
 // Common cases:
 //

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Answers are appended to byte slices by hand. Benchmarks poll this server thousands of times a
-// second on the same cores that they measure.
+// Answers are appended to byte slices by hand because benchmarks poll this server thousands of
+// times a second on the cores they measure.
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
@@ -15,7 +15,7 @@ func appendJSON(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(text)
-			if err != nil { // unreachable: strings always encode
+			if err != nil { // unreachable, because strings always encode
 				return append(b, `""`...)
 			}
 			return append(b, quoted...)

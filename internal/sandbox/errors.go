@@ -30,12 +30,12 @@ func (f refuser) refusal(status int, code, message string) refusal {
 	return func(w http.ResponseWriter) { f(w, status, code, message) }
 }
 
-// refuseNested is the refuser of chats and other paths without video tasks.
+// refuseNested is the refuser for chats and for paths without video tasks.
 func refuseNested(w http.ResponseWriter, status int, code, message string) {
 	writeNested(w, status, apiError{code: cmp.Or(code, codeOf(status)), message: message, kind: kindNewAPI})
 }
 
-// refuseFlat is the refuser of video tasks behind the common gateway program.
+// refuseFlat is the refuser for video tasks behind the common gateway program.
 func refuseFlat(w http.ResponseWriter, status int, code, message string) {
 	writeFlat(w, status, cmp.Or(code, codeOf(status)), message)
 }
@@ -75,7 +75,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// jsonType is shared by all answers, so that a poll allocates no header value.
+// jsonType is shared by all answers to avoid allocating a header value for each poll.
 var jsonType = []string{"application/json; charset=utf-8"}
 
 // modelNotFound refuses a model that no channel serves. The common gateway program answers 503,

@@ -21,8 +21,8 @@ func newFaultBook(limit int) *faultBook {
 	return &faultBook{used: map[string]int{}, limit: limit}
 }
 
-// claim uses up one of the faults of name. used is false if times faults are used up. ok is false
-// if the book cannot hold another name.
+// claim uses up one of the faults of name. used is false if name has already used up its faults. ok
+// is false if the book has no space for another name.
 func (f *faultBook) claim(name string, times int) (used, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *Sandbox) doorOf(refuse refuser, next http.HandlerFunc) http.HandlerFunc
 }
 
 // readEnds applies the faults of a request that creates nothing, counted under name. It reports
-// whether it has ended the request.
+// whether it ended the request.
 func (s *Sandbox) readEnds(w http.ResponseWriter, r *http.Request, body []byte, name string, refuse refuser) bool {
 	if s.behave.Load() == nil && len(r.Header["X-Sandbox"]) == 0 {
 		return false
@@ -111,7 +111,7 @@ func (s *Sandbox) stalls(w http.ResponseWriter, r *http.Request, b Behaviour) bo
 	return true
 }
 
-// wait sleeps for d and reports whether it slept to the end.
+// wait sleeps for d and reports whether it slept for the whole time.
 func (s *Sandbox) wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -125,15 +125,15 @@ func (s *Sandbox) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reset closes the connection with a TCP reset. If the connection is not TCP, it aborts the answer,
-// which the client sees as an early end.
+// reset closes the connection with a TCP reset. If it cannot take over the connection, it aborts
+// the answer, and the client sees a truncated response.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // on failure the close below is an ordinary one
+		_ = tcp.SetLinger(0) // if this fails, Close does not reset the connection
 	}
 	_ = conn.Close()
 }

@@ -62,7 +62,7 @@ func (t *task) hasVideo(number string) bool {
 	return err == nil && k >= 2 && k <= int(t.videos) && number == strconv.Itoa(k)
 }
 
-// isReady reports whether the task is completed, and answers 400 if not.
+// isReady reports whether the task is completed. It answers 400 if it is not.
 func (s *Sandbox) isReady(w http.ResponseWriter, t *task) bool {
 	st := t.at(time.Since(s.start), t.dialect.contentWords())
 	if st.outcome == completed {

@@ -143,8 +143,8 @@ func (t *task) setJimeng(req jimengRequest) {
 	}
 }
 
-// getJimeng answers a query. A failed task is an HTTP error with the code of the failure. A missing
-// task, or one of another req_key, is the state not_found.
+// getJimeng answers a query. A failed task is answered with an HTTP error and the code of the
+// failure. A missing task, or one with another req_key, is answered with the state not_found.
 func (s *Sandbox) getJimeng(w http.ResponseWriter, r *http.Request, body []byte) {
 	s.count.polls.Add(1)
 	var req struct {
@@ -170,7 +170,7 @@ func (s *Sandbox) getJimeng(w http.ResponseWriter, r *http.Request, body []byte)
 	switch {
 	case st.outcome == completed:
 		writeJimeng(w, jimengResult{Status: st.word, VideoURL: s.baseURL(r) + t.filePath(0), AIGCMetaTagged: true})
-	case st.outcome == failed && st.word != "expired": // a scripted "expired" is a state
+	case st.outcome == failed && st.word != "expired": // "expired" from a script is reported as a state
 		code, message := t.failureOr(codeTextRisk, "Post Text Risk Not Pass")
 		refuseJimeng(w, http.StatusBadRequest, code, message)
 	default:

@@ -56,7 +56,7 @@ func writeJimeng(w http.ResponseWriter, data jimengResult) {
 }
 
 // refuseJimeng is the vendor's refuser. Numeric codes belong to the vendor's API. Other codes
-// belong to its front end, which has another envelope.
+// belong to its front end, which uses a different envelope.
 func refuseJimeng(w http.ResponseWriter, status int, code, message string) {
 	code = cmp.Or(code, jimengCode(status))
 	if isInteger(code) {

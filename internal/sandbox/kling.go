@@ -87,8 +87,9 @@ func (s *Sandbox) readKling(r *http.Request, body []byte, kind klingKind) (order
 	return order{t, b}, nil
 }
 
-// parseKling parses a create and returns the dialect that handles it. If the body is invalid, that
-// is the vendor's, or the gateway's if the body names its model.
+// parseKling parses a create and returns the dialect that handles it. If the body is invalid, it
+// returns the gateway's dialect if the body names the gateway's model, and the vendor's dialect
+// otherwise.
 func parseKling(body []byte) (klingRequest, *dialect, error) {
 	var named struct {
 		ModelName string `json:"model_name"`
@@ -219,7 +220,7 @@ func (s *Sandbox) listKling(kind klingKind) http.HandlerFunc {
 	}
 }
 
-// klingAuthorised calls next if the request has Options.Key, or if no key is set.
+// klingAuthorised calls next if the request carries Options.Key or no key is set.
 func (s *Sandbox) klingAuthorised(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		header := r.Header.Get("Authorization")

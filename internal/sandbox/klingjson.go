@@ -48,7 +48,7 @@ type klingVideo struct {
 	Duration string `json:"duration"`
 }
 
-// klingTask returns t as the vendor answers a query. A failed task is not an error.
+// klingTask returns t in the form of the vendor's answer to a query. A failed task is not an error.
 func (s *Sandbox) klingTask(r *http.Request, t *task) klingTask {
 	st := t.at(time.Since(s.start), &t.dialect.words)
 	k := s.newKlingTask(t, st)

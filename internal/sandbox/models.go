@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// modelIDs lists the models in the order of the answer.
+// modelIDs lists the models in the order that GET /v1/models returns them.
 var modelIDs = []string{
 	ModelVideo, ModelVideoEnveloped, ModelChat, ModelChatFast,
 	ModelVideos, ModelVideosGateway, ModelKling, ModelKlingGateway, ModelJimeng,

@@ -80,7 +80,8 @@ func lastUserText(messages []chatMessage) string {
 	return ""
 }
 
-// write fills count pieces, or limit pieces if that is fewer. A piece counts as one token.
+// write sets r.pieces to count pieces, or to limit pieces if that is fewer. A piece counts as one
+// token.
 func (r *reply) write(text string, count, limit int) {
 	if limit > 0 && limit < count {
 		count = limit
@@ -106,7 +107,7 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// enlarge sets the first piece to size bytes. 0 keeps it.
+// enlarge makes the first piece size bytes long. 0 leaves it unchanged.
 func (r *reply) enlarge(size int) {
 	if size > 0 {
 		r.pieces[0] = strings.Repeat("x", size)

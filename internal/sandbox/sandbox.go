@@ -39,10 +39,10 @@ type Options struct {
 	// vendors' signatures and tokens are never verified. Without a Key, every request is accepted.
 	Key string
 	// RepeatCreates makes a repeated Idempotency-Key create a second task, as many real upstreams
-	// do. Default: the answer is the first task.
+	// do. By default, the answer is the first task.
 	RepeatCreates bool
-	// MaxTasks limits the number of stored tasks and of stored keys. Beyond it, creates are refused
-	// with 503. Default 1048576.
+	// MaxTasks limits the number of stored tasks and of stored keys. Creates beyond the limit are
+	// refused with 503. Default 1048576.
 	MaxTasks int
 }
 
@@ -75,8 +75,8 @@ type Sandbox struct {
 	active    sync.RWMutex  // read-locked by each request, so that Server.Close can wait
 }
 
-// BehaviourFunc returns the behaviour of one request, or nil for the one in the request. body is
-// nil for GET requests and must not be retained.
+// BehaviourFunc returns the behaviour of one request, or nil to use the behaviour in the request.
+// body is nil for GET requests and must not be retained.
 type BehaviourFunc func(r *http.Request, body []byte) *Behaviour
 
 // New returns a Sandbox.
@@ -130,8 +130,8 @@ func (s *Sandbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// SetBehaviour makes f control every further request; nil removes it. f is also called for GET
-// requests, so it usually checks the method first.
+// SetBehaviour makes f control all subsequent requests. A nil f restores the default. f is also
+// called for GET requests, so it usually checks the method first.
 func (s *Sandbox) SetBehaviour(f BehaviourFunc) {
 	if f == nil {
 		s.behave.Store(nil)
@@ -140,8 +140,8 @@ func (s *Sandbox) SetBehaviour(f BehaviourFunc) {
 	s.behave.Store(&f)
 }
 
-// Close cuts the connections of all hanging and delayed requests. It may be called twice.
-// Afterwards, requests with a wait are cut at once, and others are still answered.
+// Close cuts the connections of all hanging and delayed requests. After Close, requests that would
+// wait are cut at once, and other requests are still answered. Close may be called twice.
 func (s *Sandbox) Close() {
 	s.closeOnce.Do(func() { close(s.closing) })
 }
@@ -166,8 +166,8 @@ func (s *Sandbox) authorised(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// readBody reads the whole body before anything is answered. An early answer breaks proxies that
-// are still streaming the request.
+// readBody reads the whole body before the handler answers. An early answer breaks proxies that are
+// still streaming the request.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {

@@ -17,7 +17,7 @@ type Server struct {
 	http   *http.Server
 	addr   net.Addr
 	ended  chan struct{} // closed when serving has ended
-	failed error         // the error that ended serving, except Close; valid after ended is closed
+	failed error         // the error that ended serving, except after Close; valid once ended is closed
 }
 
 // Start listens on addr ("127.0.0.1:0" selects a free port) and serves until Close. The error names
@@ -35,7 +35,7 @@ func Start(addr string, opts Options) (*Server, error) {
 			ReadHeaderTimeout: 10 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    64 << 10,
-			// Connection resets are intended and need no log.
+			// Connection resets are intentional and need no log.
 			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		},
 		addr:  listener.Addr(),
@@ -56,7 +56,7 @@ func (s *Server) serve(listener net.Listener) {
 func (s *Server) URL() string { return "http://" + s.addr.String() }
 
 // Close cuts every connection and waits for running requests to return. It may be called twice. The
-// error includes one that ended serving earlier.
+// error includes any error that ended serving earlier.
 func (s *Server) Close() error {
 	s.Sandbox.Close()
 	err := s.http.Close()

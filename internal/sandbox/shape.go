@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// shape is a variant of the primary path's poll answers seen on real servers, in addition to those
-// of the two models.
+// shape is a variant of the primary path's poll answers. Real servers use these variants in
+// addition to the shapes of the two models.
 type shape struct {
 	words words
 	// enveloped puts the task into {"code":"success","data":{...}}.
@@ -28,7 +28,7 @@ var (
 	pendingWords = words{waiting: "pending", running: "in_progress", completed: "completed", failed: "failed"}
 )
 
-// shapes maps the values of Behaviour.Shape.
+// shapes maps values of Behaviour.Shape to shapes.
 var shapes = map[string]*shape{
 	"old":          {words: oldWords, created: unixSeconds, url: fileURL, open: `"url":`, unfailed: `"error":null`},
 	"result_url":   {words: flatWords, created: unixSeconds, url: fileURL, open: `"result_url":`},
@@ -106,7 +106,7 @@ func (t *task) appendShapedEnd(b []byte, st state, sh *shape, base string) []byt
 	return append(b, sh.close...)
 }
 
-// appendFailure appends the failure in the words of the envelope, if it has any.
+// appendFailure appends the failure in the fields that the shape uses.
 func (sh *shape) appendFailure(b []byte, t *task) []byte {
 	code, message := t.failure()
 	if sh.enveloped && sh.unfailed == "" {
@@ -134,7 +134,7 @@ func isoTime(b []byte, at time.Time) []byte {
 func fileURL(t *task, b []byte, base string, k int) []byte { return t.appendFileURL(b, base, k) }
 
 // contentURL writes the content path, which requires the key. Gateways return it for vendors whose
-// files require one.
+// files require a key.
 func contentURL(t *task, b []byte, base string, _ int) []byte {
 	return appendJSON(b, base+"/v1/videos/"+t.id+"/content")
 }

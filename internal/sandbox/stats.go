@@ -115,7 +115,7 @@ func (t *tally) counts() map[string]int {
 	return maps.Clone(t.named)
 }
 
-// keyLedger counts requests by Idempotency-Key and remembers the task that a key created.
+// keyLedger counts requests by Idempotency-Key and remembers the task created with each key.
 type keyLedger struct {
 	mu          sync.Mutex
 	arrived     map[string]int

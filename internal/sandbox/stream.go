@@ -38,14 +38,14 @@ type streamWriter struct {
 	flusher  *http.ResponseController
 	b        Behaviour
 	eol      string
-	head     []byte // the chunk before its delta
-	tail     string // the chunk from logprobs on, with a null finish_reason
+	head     []byte // the chunk up to its delta
+	tail     string // the chunk from logprobs on, with finish_reason null
 	lastTail string // the end of a chunk after its choices
 	buf      []byte
 	timer    *time.Timer
 	interval time.Duration
 	next     time.Time // when the next paced chunk is due
-	sent     int       // content chunks
+	sent     int       // content chunks sent
 	err      error
 }
 
@@ -113,8 +113,8 @@ func (sw *streamWriter) content(r *reply) bool {
 	return true
 }
 
-// stamp returns the chunk text for Timestamps: the time, followed by piece if it is the enlarged
-// first chunk.
+// stamp returns the text of a chunk for Timestamps. It is the time, followed by piece if piece is
+// the enlarged first chunk.
 func (sw *streamWriter) stamp(piece string, first bool) string {
 	now := strconv.FormatInt(time.Now().UnixNano(), 10) + " "
 	if first && sw.b.BigChunkBytes > 0 {
@@ -187,7 +187,7 @@ func (sw *streamWriter) end(r *reply) {
 	}
 }
 
-// chunk waits until it is due and writes a chunk with the delta that delta appends.
+// chunk waits until the next chunk is due and writes it with the delta that delta appends.
 func (sw *streamWriter) chunk(delta func([]byte) []byte) {
 	if !sw.pace() {
 		return
@@ -209,7 +209,7 @@ func (sw *streamWriter) event(data []byte) {
 	sw.flush()
 }
 
-// lastEvent is event, but omits the blank line if the behaviour says so.
+// lastEvent is like event but omits the blank line if NoLastBlank is set.
 func (sw *streamWriter) lastEvent(data []byte) {
 	if !sw.b.NoLastBlank {
 		sw.event(data)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// task is a video task. Only script.polls changes: the state is computed from the creation time, so
-// that a task needs no goroutine or timer.
+// task is a video task. Only script.polls changes. The state is computed from the creation time, so
+// a task needs no goroutine or timer.
 type task struct {
 	id        string
 	model     string
@@ -24,7 +24,7 @@ type task struct {
 	videos    int32
 	fromImage bool
 	dialect   *dialect
-	prompt    string  // compatible videos only, whose answers include it
+	prompt    string  // only for compatible videos, whose answers include it
 	external  string  // the client's external_task_id; Kling only
 	key       string  // the Idempotency-Key of the create
 	script    *script // nil for default behaviour
@@ -90,8 +90,8 @@ type state struct {
 	progress int // 0 to 100
 }
 
-// at returns the state of t at time now since the sandbox started, in the given words. A task waits
-// for the first tenth of its duration.
+// at returns the state of t at time now since the sandbox started, in the given words. A task is
+// waiting for the first tenth of its duration.
 func (t *task) at(now time.Duration, words *words) state {
 	elapsed := now - t.created
 	ended := elapsed >= t.duration
@@ -148,7 +148,7 @@ func (t *task) failure() (code, message string) {
 	return t.failureOr("generation_failed", "generation failed")
 }
 
-// failureOr is failure with the defaults of an upstream.
+// failureOr is like failure but with an upstream's own defaults.
 func (t *task) failureOr(code, message string) (string, string) {
 	if t.script == nil {
 		return code, message

@@ -22,7 +22,7 @@ func (t *task) appendCreated(b []byte, startUnix int64, withID bool) []byte {
 	return append(b, '}')
 }
 
-// appendAccepted appends the answer of servers that answer 202.
+// appendAccepted appends the answer to a create as sent by servers that answer 202.
 func (t *task) appendAccepted(b []byte, base string, withID bool) []byte {
 	b = append(b, '{')
 	if withID {
@@ -101,8 +101,8 @@ func (t *task) appendSize(b []byte) []byte {
 	return appendIntField(b, "height", int64(t.height))
 }
 
-// appendEnvelope appends the answer to a poll by the common gateway program. On failure, result_url
-// holds the error message there.
+// appendEnvelope appends the answer to a poll by the common gateway program. If the task has
+// failed, result_url holds the error message.
 func (t *task) appendEnvelope(b []byte, st state, startUnix, nowUnix int64, base string) []byte {
 	created := startUnix + int64(t.created/time.Second)
 	b = append(b, `{"code":"success","message":"","data":{"id":`...)

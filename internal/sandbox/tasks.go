@@ -11,7 +11,7 @@ const maxTasks = 100
 // listed is a task in the list, without its prompt.
 type listed struct {
 	ID string `json:"id"`
-	// Key is the Idempotency-Key of the create. genbus uses the job ID.
+	// Key is the Idempotency-Key of the create. genbus sends the job ID.
 	Key       string    `json:"idempotency_key,omitempty"`
 	Model     string    `json:"model"`
 	Status    string    `json:"status"` // queued, in_progress, completed or failed

@@ -68,8 +68,8 @@ func parseVideo(body []byte) (videoRequest, error) {
 	return req, nil
 }
 
-// sandboxOf returns metadata.sandbox. metadata may be an object or a string that contains one.
-// Otherwise it returns nil.
+// sandboxOf returns metadata.sandbox, or nil if it is missing. metadata may be an object or a
+// string that contains one.
 func sandboxOf(metadata json.RawMessage) []byte {
 	var text string
 	if json.Unmarshal(metadata, &text) == nil {

@@ -175,7 +175,8 @@ func (s *Sandbox) getCompatible(w http.ResponseWriter, r *http.Request) {
 	writeAny(w, http.StatusOK, s.videoObject(r, t))
 }
 
-// compatibleRefuser returns the gateway's refuser for tasks of other APIs.
+// compatibleRefuser returns the compatible API's refuser, or the gateway's refuser for tasks of
+// other APIs.
 func (t *task) compatibleRefuser() refuser {
 	if t.dialect == videos {
 		return refuseOpenAI
@@ -183,7 +184,8 @@ func (t *task) compatibleRefuser() refuser {
 	return refuseFlat
 }
 
-// writeNoVideo answers for an unknown ID. IDs with the gateway's prefix get the gateway's answer.
+// writeNoVideo answers a request for an unknown ID. IDs with the gateway's prefix get the gateway's
+// answer.
 func writeNoVideo(w http.ResponseWriter, id string) {
 	if strings.HasPrefix(id, "task_") {
 		writeFlat(w, http.StatusBadRequest, "task_not_exist", "task_not_exist")

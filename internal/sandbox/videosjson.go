@@ -24,8 +24,8 @@ type video struct {
 	Error              *videoFailed `json:"error"`
 }
 
-// gatewayVideo is the Video object of the common gateway program: times in milliseconds, an empty
-// model, completed_at even before completion, and the URL in the metadata.
+// gatewayVideo is the Video object of the common gateway program. It has times in milliseconds, an
+// empty model, completed_at even before completion, and the URL in the metadata.
 type gatewayVideo struct {
 	ID          string       `json:"id"`
 	Object      string       `json:"object"`
@@ -65,7 +65,7 @@ type videoPage struct {
 // expiry is how long OpenAI keeps a file.
 const expiry = time.Hour
 
-// videoObject returns t as OpenAI answers its own tasks, and as the gateway answers other tasks.
+// videoObject returns t in OpenAI's form, or in the gateway's form for a task of another API.
 func (s *Sandbox) videoObject(r *http.Request, t *task) any {
 	now := time.Since(s.start)
 	if t.dialect != videos {
@@ -130,10 +130,10 @@ func unix(at time.Time) *int64 {
 
 func seconds(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// measured returns the duration of the produced file, which exceeds the requested one.
+// measured returns the duration of the produced file, which is longer than requested.
 func measured(asked float64) string { return strconv.FormatFloat(asked+0.1, 'f', 1, 64) }
 
-// marshal encodes one of the package's own answers, which always encode.
+// marshal encodes one of the package's own answers. Encoding them never fails.
 func marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// APIOptions are the dependencies of an API in addition to Parts.
+// APIOptions holds the dependencies of an API other than its Parts.
 type APIOptions struct {
 	Fleet  *fleet.Member
 	Health *telemetry.Health
@@ -28,17 +28,17 @@ type APIOptions struct {
 	Version  string
 }
 
-// API serves callers and operators over gRPC, HTTP and NATS. It opens no listener.
+// API serves callers and operators over gRPC, HTTP and NATS. It does not open listeners.
 type API struct {
 	*parts.Parts
 	APIOptions
-	Inline  *inline.Runner // closed by the caller of NewAPI
+	Inline  *inline.Runner // must be closed by the caller of NewAPI
 	Core    *core.Core
 	GRPC    *grpcapi.Server
 	Handler *httpapi.Handler
 }
 
-// NewAPI builds the API over p. Call it before p.StartLog.
+// NewAPI builds the API of a replica. Call it before p.StartLog.
 func NewAPI(ctx context.Context, p *parts.Parts, o APIOptions) (_ *API, err error) {
 	a := &API{Parts: p, APIOptions: o}
 	a.Inline = inline.New(context.WithoutCancel(ctx), inline.Options{Parts: p})
@@ -62,10 +62,11 @@ func NewAPI(ctx context.Context, p *parts.Parts, o APIOptions) (_ *API, err erro
 	return a, nil
 }
 
-// buildHandler builds the HTTP handler with the console. Its gateway calls the gRPC services.
+// buildHandler builds the console and the HTTP handler. The handler's gateway calls the gRPC
+// services in process.
 func (a *API) buildHandler(ctx context.Context) error {
 	pages, err := console.New(console.Options{
-		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { // lazy, because the handler needs the console first
+		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { // a closure, because a.Handler is built after the console
 			httpapi.ForOperators{Handler: a.Handler}.Content(w, r, tenant)
 		},
 		ChatEvents: func(w http.ResponseWriter, r *http.Request, tenant string) {
@@ -98,7 +99,7 @@ func (a *API) Drain(cause error) {
 	a.Core.Drain(cause)
 }
 
-// Close ends the remaining calls. It may be called twice.
+// Close ends the remaining calls. It may be called more than once.
 func (a *API) Close() error {
 	a.Core.Close()
 	return a.GRPC.Close()

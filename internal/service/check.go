@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Check validates the parts of a configuration that New checks before it connects: every route can
-// be called, and the TLS files match. It connects to nothing. The error joins all problems.
+// Check validates what New checks before it connects. Every route must be callable, and the TLS
+// files must be usable. It makes no connection. The error joins all problems.
 func Check(cfg *config.Config) error {
 	table, err := routes.New(cfg, telemetry.NewMetrics("check"), nil)
 	if err == nil {

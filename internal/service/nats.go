@@ -38,7 +38,7 @@ func openBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (*bro
 	return broker.Open(ctx, o)
 }
 
-// secureNATS reads the TLS files of an embedded server, if any.
+// secureNATS reads the TLS files of an embedded server if it has any.
 func secureNATS(n config.NATS, log *slog.Logger, into *broker.Embedded) error {
 	if !n.Embedded() || n.TLS.CertFile == "" {
 		return nil

@@ -21,10 +21,9 @@ func (s *Service) keepReloading(ctx context.Context) {
 	}
 }
 
-// Reload reads the configuration again and applies the settings that need no restart. On an error,
-// this process keeps its configuration. Reload logs and returns the outcome. Call it only while Run
-// runs, and not concurrently. Run waits for it before stopping. After ctx ends it no longer waits
-// for the broker.
+// Reload rereads the configuration and applies the settings that need no restart. On error, this
+// process keeps its configuration. Reload logs and returns the outcome. Call it only while Run is
+// running, and not concurrently. If ctx ends, Reload stops waiting for the broker.
 func (s *Service) Reload(ctx context.Context) error {
 	changes, err := s.reload(ctx)
 	s.logReload(changes, err)
@@ -57,7 +56,7 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 	return changes, nil
 }
 
-// logReload logs the changes of a reload or its error.
+// logReload logs the changes made by a reload, or its error.
 func (s *Service) logReload(changes config.Changes, err error) {
 	if err != nil {
 		s.metrics.Reloaded(telemetry.ReloadRefused)
@@ -77,7 +76,7 @@ func (s *Service) logReload(changes config.Changes, err error) {
 	s.warnOfSmallLog()
 }
 
-// listed returns an empty list instead of nil, which JSON logs would show as null.
+// listed returns an empty list for nil, which JSON logs would show as null.
 func listed(names []string) []string { return append([]string{}, names...) }
 
 // warnOfEndedKeys logs the tenants whose API keys have all expired.

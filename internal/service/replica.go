@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/pool"
 )
 
-// newFleet creates this replica's fleet member, which joins when it is started. A replica with an
-// embedded broker is alone.
+// newFleet creates this replica's fleet member, which joins the fleet when started. A replica with
+// an embedded broker is alone.
 func (s *Service) newFleet(host string) *fleet.Member {
 	return fleet.New(fleet.Options{
 		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.parts.Log.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
@@ -29,8 +29,9 @@ func (s *Service) newFleet(host string) *fleet.Member {
 	})
 }
 
-// joinFleet starts the exchange with other replicas. It runs before the first job, because the
-// answers to Share arrive within milliseconds.
+// joinFleet starts exchanging state with other replicas. It runs before the consumer starts, so
+// that the first job can benefit from the other replicas' answers to Share, which arrive within
+// milliseconds.
 func (s *Service) joinFleet(ctx context.Context) error {
 	if s.cfg.NATS.Embedded() {
 		return nil
@@ -48,10 +49,11 @@ func (s *Service) joinFleet(ctx context.Context) error {
 	return nil
 }
 
-// mostRefused limits the tenants reported with their refusals.
+// mostRefused limits the number of tenants whose refusals are reported.
 const mostRefused = 100
 
-// refusalsOf returns this replica's refusals because of tenant limits, as messages.
+// refusalsOf returns how many requests of each tenant this replica refused in the last hour because
+// of tenant limits.
 func refusalsOf(adm *admission.Admission) (out []*genbusv1.TenantRefusals) {
 	for _, r := range adm.Refusals(mostRefused) {
 		out = append(out, &genbusv1.TenantRefusals{Tenant: r.Tenant, LastHour: r.Count})
@@ -91,7 +93,7 @@ func upstreamStates(states []pool.UpstreamState) (out []*genbusv1.UpstreamState)
 	return out
 }
 
-// moment converts t, and returns nil for the zero time.
+// moment converts t to a timestamp. It returns nil for the zero time.
 func moment(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

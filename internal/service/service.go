@@ -1,6 +1,6 @@
 // Package service assembles the parts of genbus in one process, starts them in order and stops them
-// in reverse order. It reads no flags, prints nothing, and reads only OpenTelemetry's environment
-// variables.
+// in reverse order. It reads no flags and prints nothing. It reads no environment variables except
+// OpenTelemetry's.
 package service
 
 import (
@@ -29,20 +29,20 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Service holds the parts of one process in the order in which they are built. They stop in reverse
-// order.
+// Service holds the parts of one process in the order in which they are built. They are stopped in
+// reverse order.
 type Service struct {
 	cfg      *config.Config // as loaded at startup
 	live     *config.Live
-	source   config.Source    // of cfg
-	reloads  <-chan os.Signal // each triggers a reload; nil for never
+	source   config.Source    // where reloads read the configuration
+	reloads  <-chan os.Signal // each signal triggers a reload; nil disables reloads
 	log      *slog.Logger
 	version  string
 	started  time.Time
 	metrics  *telemetry.Metrics
 	tracing  telemetry.Tracing
 	health   *telemetry.Health
-	unready  bool // for jobs, as last logged; used only by the goroutine of health.Run
+	unready  bool // not ready for jobs, as last logged; used only by health.Run's goroutine
 	broker   *broker.Broker
 	routes   *routes.Table
 	parts    *parts.Parts
@@ -57,17 +57,18 @@ type Service struct {
 	endCalls func() error
 	localKey string // the console's key while no operator key is configured; empty unless HTTP listens on loopback
 
-	configRead atomic.Int64 // when the current configuration was read, Unix nanoseconds
+	configRead atomic.Int64 // when the current configuration was read, in Unix nanoseconds
 	stopping   atomic.Bool
 	leave      func() // leaves the fleet
 }
 
-// MaxHeaderBytes limits the header of an HTTP request. Larger headers get a 431, a few KiB later
-// than the limit because of net/http.
+// MaxHeaderBytes limits the header of an HTTP request. Requests with larger headers get a 431
+// response. net/http adds a few KiB to the limit.
 const MaxHeaderBytes = 64 << 10
 
 // New builds and starts everything except the HTTP and gRPC servers. version is the version that
-// the process reports. Call Run on the result: it serves, and stops what New started.
+// the process reports. The caller must call Run on the result. Run starts the servers and finally
+// stops everything that New started.
 func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version string) (_ *Service, err error) {
 	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, started: time.Now(), leave: func() {}, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, endLog: func() {}}
 	defer func() {
@@ -75,8 +76,7 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 			err = errors.Join(err, s.abort(ctx))
 		}
 	}()
-	// Open the addresses first, so that a port conflict cannot interrupt a job that has already
-	// started.
+	// Open the addresses first, so that a port conflict is detected before any job starts.
 	if err = s.listen(ctx); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,8 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	return s, s.start(ctx)
 }
 
-// tracingEnv returns the environment of tracing, which is empty if tracing is disabled.
+// tracingEnv returns a function that looks up environment variables for tracing. If tracing is
+// disabled, the function finds none.
 func tracingEnv(cfg *config.Config) func(string) string {
 	if !cfg.Telemetry.Enabled() {
 		return func(string) string { return "" }
@@ -113,7 +114,7 @@ func tracingEnv(cfg *config.Config) func(string) string {
 	return os.Getenv
 }
 
-// build builds the parts and starts none of them.
+// build builds the parts without starting them.
 func (s *Service) build(ctx context.Context) (err error) {
 	s.parts = parts.New(parts.Options{Config: s.live, Broker: s.broker, Routes: s.routes, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log})
 	s.warnOfSmallLog()
@@ -152,7 +153,7 @@ func (s *Service) start(ctx context.Context) error {
 	return err
 }
 
-// addChecks registers the health checks that decide whether this replica is ready for jobs.
+// addChecks registers the health checks that determine whether this replica is ready for jobs.
 func (s *Service) addChecks() {
 	s.health.Add("jetstream", s.broker.Ready)
 	s.health.Add("store", func(context.Context) error { return s.broker.StoreError() })
@@ -161,7 +162,7 @@ func (s *Service) addChecks() {
 	s.health.Watch(s.readinessChanged)
 }
 
-// readinessChanged logs and measures a change of the readiness for jobs.
+// readinessChanged logs a change in readiness for jobs and updates the metrics.
 func (s *Service) readinessChanged(jobs bool, reasons []telemetry.Reason) {
 	calls, _ := s.health.Ready()
 	s.metrics.Ready(calls, jobs)
@@ -176,7 +177,8 @@ func (s *Service) readinessChanged(jobs bool, reasons []telemetry.Reason) {
 	}
 }
 
-// clockIsRight is a health check, because deadlines in the log are compared with this clock.
+// clockIsRight is a health check of this replica's clock, which is compared with the deadlines in
+// the log.
 func (s *Service) clockIsRight(context.Context) error {
 	if offset, _, known := s.broker.Clock().Offset(); known {
 		s.metrics.ClockOffset(offset)
@@ -185,8 +187,8 @@ func (s *Service) clockIsRight(context.Context) error {
 	return err
 }
 
-// warnOfSmallLog warns if the job log is too small for the max_in_flight of all routes. Admission
-// would refuse jobs before the routes reach it.
+// warnOfSmallLog warns if the job log is too small for the max_in_flight of all routes. In that
+// case, admission refuses jobs before the routes reach their limits.
 func (s *Service) warnOfSmallLog() {
 	cfg, inFlight := s.live.Now(), 0
 	for _, route := range cfg.Routes {
@@ -198,8 +200,8 @@ func (s *Service) warnOfSmallLog() {
 	}
 }
 
-// sayCapacity logs how many jobs the job log holds. It runs after startup, so that the addresses
-// are logged first.
+// sayCapacity logs how many ordinary jobs a day the job log can hold. It runs after startup, so
+// that the addresses are logged first.
 func (s *Service) sayCapacity(ctx context.Context) {
 	figures, err := s.parts.Log.Capacity.Figures(ctx)
 	if ctx.Err() != nil {
@@ -235,7 +237,8 @@ func (s *Service) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// named adds the configuration key to err: the address, or the TLS file of a FileError.
+// named adds a configuration key to err. It uses the key of the TLS file for a FileError, and addr
+// otherwise.
 func named(addr, files string, err error) error {
 	if f, ok := errors.AsType[*listener.FileError](err); ok {
 		return fmt.Errorf("%s.%s: %w", files, f.Field, err)
@@ -256,19 +259,19 @@ func (s *Service) HTTPAddr() net.Addr { return s.httpAddr.Addr() }
 // GRPCAddr returns the address of the gRPC server.
 func (s *Service) GRPCAddr() net.Addr { return s.grpcAddr.Addr() }
 
-// NATSURL returns the client URL of the embedded server. It is empty without an embedded server or
+// NATSURL returns the client URL of the embedded server. It is empty unless an embedded server has
 // a listener.
 func (s *Service) NATSURL() string { return s.broker.ClientURL() }
 
-// Names returns the subjects and streams of the service.
+// Names returns the names of the subjects and streams of the service.
 func (s *Service) Names() subject.Space { return s.broker.Names() }
 
-// Run serves until ctx ends or a server fails, and then stops everything: it refuses new work,
-// gives running calls the grace period, and hands jobs over.
+// Run serves until ctx ends or a server fails. It then refuses new work, gives running calls the
+// grace period, hands jobs over and stops everything.
 func (s *Service) Run(ctx context.Context) error {
 	group, serving := errgroup.WithContext(ctx)
-	// The health checks run until everything has stopped. Their watchers must see the drain, and
-	// held jobs depend on the state of the broker.
+	// Health checks run until everything has stopped, because watchers must see the drain and held
+	// jobs depend on the broker's state.
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
@@ -313,7 +316,7 @@ func ignore(err, expected error) error {
 }
 
 // stop refuses new work, gives running calls the grace period, hands jobs over and closes
-// everything. The health status is already draining.
+// everything. The health status must already be draining.
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	s.stopping.Store(true)
@@ -336,12 +339,12 @@ func (s *Service) stop(ctx context.Context) error {
 	return errors.Join(group.Wait(), s.api.Close(), s.http.Close(), s.release(ctx))
 }
 
-// abort cleans up after a failed start. Jobs that were started are handed over.
+// abort cleans up after a failed start. It hands over jobs that have already started.
 func (s *Service) abort(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Shutdown.Grace)
 	defer cancel()
 	var err error
-	if s.parts != nil { // then s.consumer is set too
+	if s.parts != nil { // s.consumer is then set too
 		s.parts.Index.Leave()
 		err = s.consumer.Drain(grace)
 	}
@@ -351,7 +354,7 @@ func (s *Service) abort(ctx context.Context) error {
 	return errors.Join(err, s.release(ctx))
 }
 
-// release closes everything that was opened, after a partial start too.
+// release closes everything that was opened, even after a partial start.
 func (s *Service) release(ctx context.Context) error {
 	var err error
 	for _, l := range []net.Listener{s.httpAddr, s.grpcAddr} {

@@ -10,8 +10,8 @@ import (
 // tenantsEvery is the interval between counts of the tenants' unfinished jobs.
 const tenantsEvery = 15 * time.Second
 
-// countTenants updates the tenant metrics until ctx ends. They keep their values while no replica
-// has the index ready.
+// countTenants updates the tenant metrics periodically until ctx ends. They keep their values while
+// no replica has caught up with the job log.
 func (s *Service) countTenants(ctx context.Context) {
 	most := s.cfg.Telemetry.MetricsTenants
 	for most > 0 {

@@ -1,6 +1,7 @@
-// Package streamread encodes and decodes reads of single messages by a stream's leader. Callers
-// send them. A direct get may be answered by any replica and was stale in one of ten reads on three
-// nodes, so decisions use it only on unreplicated streams (broker.Broker.Last).
+// Package streamread encodes requests for single messages to a stream's leader and decodes the
+// answers. Callers send the requests. A direct get may be answered by any replica, and on three
+// nodes one in ten such reads was stale. Decisions therefore use a direct get only on unreplicated
+// streams (see broker.Broker.Last).
 package streamread
 
 import (
@@ -21,7 +22,7 @@ var (
 	ErrRefused = errors.New("the stream cannot be read")
 )
 
-// Message is a stored message of a stream.
+// Message is a message stored in a stream.
 type Message struct {
 	Subject string
 	Seq     uint64
@@ -43,10 +44,10 @@ type Request struct {
 // Last requests the last message on a subject or pattern.
 func Last(subject string) Request { return Request{LastBy: subject} }
 
-// Next requests the first message on a subject with sequence seq or above.
+// Next requests the first message on a subject whose sequence is at least seq.
 func Next(subject string, seq uint64) Request { return Request{NextBy: subject, Seq: max(seq, 1)} }
 
-// At requests the message with this sequence.
+// At requests the message with the given sequence.
 func At(seq uint64) Request { return Request{Seq: seq} }
 
 // Encode returns the payload of the request.

@@ -1,6 +1,6 @@
 package subject
 
-// Chunks names the stream GENBUS_CHUNKS: streamed chat chunks.
+// Chunks names the stream GENBUS_CHUNKS, which holds the chunks of streamed chats.
 func (s Space) Chunks() string { return s.stream + "_CHUNKS" }
 
 // ChunkPattern matches every chat's chunks: genbus.chunk.>.
@@ -33,8 +33,8 @@ func (s Space) parseChunk(subject, word string) (tenant, id string, err error) {
 	return t[0], t[1], nil
 }
 
-// UploadPrefix begins the object names of requests that publishers upload because they are larger
-// than a message.
+// UploadPrefix is the prefix of the object names of requests that publishers upload because they
+// are larger than a message.
 const UploadPrefix = "upload-"
 
 // Bodies names a tenant's object store, for bodies too large for a message. Bucket names allow the

@@ -1,13 +1,14 @@
 package subject
 
-// Headers of requests. nats.Header is case-sensitive; all headers of genbus are lower case.
+// Headers of requests. nats.Header is case-sensitive. All genbus headers except Retry-After are
+// lower case.
 const (
 	// HeaderContentType is application/protobuf (the default) or application/json, in requests and
 	// replies.
 	HeaderContentType = "content-type"
 	// HeaderRequestID is the idempotency key of a JSON request.
 	HeaderRequestID = "genbus-request-id"
-	// HeaderLabels has the labels of a JSON request: k=v,k=v.
+	// HeaderLabels contains the labels of a JSON request as k=v,k=v.
 	HeaderLabels = "genbus-labels"
 	// HeaderTraceParent and HeaderTraceState carry the W3C trace context.
 	HeaderTraceParent = "traceparent"
@@ -18,21 +19,21 @@ const (
 const (
 	// HeaderJobID is the job's ID in a reply.
 	HeaderJobID = "genbus-job-id"
-	// HeaderNotice is a notice about a job in a reply, besides its state: route_paused.
+	// HeaderNotice is a notice in a reply that the job's state does not show, such as route_paused.
 	HeaderNotice = "genbus-notice"
 	// HeaderVersion is the version of a task event, in decimal.
 	HeaderVersion = "genbus-version"
 	// HeaderStatus and HeaderCreatedAt (RFC 3339) allow listing jobs without reading their bodies.
 	HeaderStatus    = "genbus-status"
 	HeaderCreatedAt = "genbus-created-at"
-	// HeaderStartBy is when a job that has not started fails (RFC 3339): its expires_at or the end
-	// of its route's queue timeout, whichever is earlier.
+	// HeaderStartBy is when a job that has not started fails (RFC 3339). That is its expires_at or
+	// the end of its route's queue timeout, whichever is earlier.
 	HeaderStartBy = "genbus-start-by"
-	// HeaderEndBy is when a started job fails unless it ends (RFC 3339).
+	// HeaderEndBy is when a job that has started fails if it has not ended (RFC 3339).
 	HeaderEndBy = "genbus-end-by"
 	// HeaderWriter is the replica that wrote a task event.
 	HeaderWriter = "genbus-writer"
-	// HeaderIndex has the facts about a task event that the index of jobs keeps in addition to
+	// HeaderIndex contains the facts about a task event that the job index keeps in addition to
 	// other headers; see publisher.Facts. Internal to genbus.
 	HeaderIndex = "genbus-index"
 	// HeaderNonce is the nonce of the write that stored a task event. Only the nonce proves which

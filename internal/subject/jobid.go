@@ -12,8 +12,8 @@ var base32ID = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPaddin
 // idLength is the length of an ID after "<kind>_".
 const idLength = 26
 
-// JobID returns the ID of a source's job: "<kind>_" and 26 base32 characters of SHA-256(kind,
-// tenant, source). NUL separates the parts; only the source may contain it.
+// JobID returns the ID of a source's job, which is "<kind>_" and 26 base32 characters of
+// SHA-256(kind, tenant, source). NUL separates the parts, and only the source may contain it.
 func JobID(kind Kind, tenant, source string) string {
 	sum := sha256.Sum256([]byte(string(kind) + "\x00" + tenant + "\x00" + source))
 	return string(kind) + "_" + base32ID.EncodeToString(sum[:])[:idLength]
@@ -23,7 +23,7 @@ func JobID(kind Kind, tenant, source string) string {
 // key can compute the job's ID.
 func RequestSource(requestID string) string { return "request\x00" + requestID }
 
-// KindOf returns the kind of a job ID, and false for a malformed ID.
+// KindOf returns the kind of a job ID, or false for a malformed ID.
 func KindOf(id string) (Kind, bool) {
 	word, rest, ok := strings.Cut(id, "_")
 	if !ok || len(rest) != idLength || !Kind(word).Valid() || CheckToken(id) != nil {

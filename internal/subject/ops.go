@@ -1,6 +1,6 @@
 package subject
 
-// Ops names the stream GENBUS_OPS: operator actions.
+// Ops names the stream GENBUS_OPS, which records operator actions.
 func (s Space) Ops() string { return s.stream + "_OPS" }
 
 // OpsPattern matches everything in that stream: genbus.ops.>.

@@ -8,7 +8,7 @@ import (
 // InvalidTenant replaces an illegal tenant in dead letter subjects.
 const InvalidTenant = "_invalid"
 
-// Requests names the stream GENBUS_REQUESTS: the durable inbox.
+// Requests names the stream GENBUS_REQUESTS, the durable inbox.
 func (s Space) Requests() string { return s.stream + "_REQUESTS" }
 
 // RequestPattern matches the inbox subjects of one kind: genbus.request.<kind>.*.
@@ -17,8 +17,8 @@ func (s Space) RequestPattern(k Kind) string { return s.join("request", string(k
 // Request is a tenant's inbox subject: genbus.request.<kind>.<tenant>.
 func (s Space) Request(k Kind, tenant string) string { return s.join("request", string(k), tenant) }
 
-// ParseRequest is the inverse of Request. With an error it still returns the tenant, even an
-// illegal one, so that the dead letter can name it.
+// ParseRequest is the inverse of Request. Even with an error, it returns the tenant, which may be
+// illegal, so that the dead letter can name it.
 func (s Space) ParseRequest(subject string) (Kind, string, error) {
 	rest, ok := strings.CutPrefix(subject, s.prefix+".request.")
 	if !ok {
@@ -49,7 +49,7 @@ func (s Space) ParseCall(subject string) (Kind, string, error) {
 	return k, t[1], err
 }
 
-// Dead names the stream GENBUS_DEAD: dead letters of accepted jobs.
+// Dead names the stream GENBUS_DEAD, which holds the dead letters of accepted jobs.
 func (s Space) Dead() string { return s.stream + "_DEAD" }
 
 // DeadPattern matches all dead letters of accepted jobs: genbus.dead.>.
@@ -64,17 +64,17 @@ func (s Space) DeadLetter(k Kind, tenant, id string) string {
 	return s.join("dead", string(k), tenant, id)
 }
 
-// DeadLetters matches the dead letters of a kind and tenant, each empty for any:
-// genbus.dead.<kind>.<tenant>.*. The caller must have checked the tenant.
+// DeadLetters matches the dead letters of a kind and tenant: genbus.dead.<kind>.<tenant>.*. An
+// empty argument matches any value. The caller must have checked the tenant.
 func (s Space) DeadLetters(k Kind, tenant string) string {
 	return s.join("dead", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
 }
 
-// Rejected names the stream GENBUS_REJECTED: inbox requests that were never accepted.
+// Rejected names the stream GENBUS_REJECTED, which holds inbox requests that were never accepted.
 func (s Space) Rejected() string { return s.stream + "_REJECTED" }
 
 // FirstRejected is the first sequence of GENBUS_REJECTED. GENBUS_DEAD never reaches it, so a
-// sequence identifies a dead letter of either stream.
+// sequence identifies a dead letter in either stream.
 const FirstRejected = 1_000_000_000_000
 
 // RejectedPattern matches all rejected requests: genbus.rejected.>.

@@ -1,5 +1,5 @@
-// Package subject names every stream, subject, header and durable consumer of genbus, with pattern,
-// builder and parser side by side.
+// Package subject names every stream, subject, header and durable consumer of genbus. Patterns,
+// builders and parsers are side by side.
 package subject
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a job, and its token in subjects.
+// Kind is the kind of a job and its token in subjects.
 type Kind string
 
 // Kinds of jobs.
@@ -28,8 +28,8 @@ const DefaultPrefix = "genbus"
 // maxToken is the length of the longest legal token, in bytes.
 const maxToken = 64
 
-// CheckToken fails unless s is a legal token of a subject: 1 to 64 characters of [A-Za-z0-9_-].
-// Nothing else may get into a subject.
+// CheckToken returns an error unless s is a legal subject token of 1 to 64 characters from
+// [A-Za-z0-9_-]. Nothing else may get into a subject.
 func CheckToken(s string) error {
 	if s == "" || len(s) > maxToken {
 		return fmt.Errorf("%q is not a legal name: it needs 1 to %d characters of [A-Za-z0-9_-]", clip(s), maxToken)
@@ -60,8 +60,8 @@ type Space struct {
 	stream string
 }
 
-// New returns the names under prefix: one or more legal tokens joined by dots. An empty prefix
-// means DefaultPrefix.
+// New returns the names under prefix, which is one or more legal tokens joined by dots. An empty
+// prefix means DefaultPrefix.
 func New(prefix string) (Space, error) {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -83,7 +83,7 @@ func Default() Space {
 // Prefix returns the prefix.
 func (s Space) Prefix() string { return s.prefix }
 
-// StreamOf returns the stream that listens to a subject; empty if none of genbus's streams does.
+// StreamOf returns the stream that stores messages on a subject, or "" if no genbus stream does.
 func (s Space) StreamOf(subject string) string {
 	rest, ours := strings.CutPrefix(subject, s.prefix+".")
 	if !ours {
@@ -130,8 +130,8 @@ func (s Space) join(tokens ...string) string {
 	return b.String()
 }
 
-// split returns the n tokens of subject after prefix and word. It fails on another number of tokens
-// or an illegal one.
+// split returns the n tokens of subject after prefix and word. It returns an error if the number of
+// tokens differs or a token is illegal.
 func (s Space) split(subject, word string, n int) ([]string, error) {
 	rest, ok := strings.CutPrefix(subject, s.prefix+"."+word+".")
 	if !ok {

@@ -1,6 +1,6 @@
 package subject
 
-// Tasks names the stream GENBUS_TASKS: the task log, and the feed of finished jobs.
+// Tasks names the stream GENBUS_TASKS, which holds the task log and the feed of finished jobs.
 func (s Space) Tasks() string { return s.stream + "_TASKS" }
 
 // TaskPattern matches every job's log: genbus.task.>.
@@ -64,26 +64,27 @@ func (s Space) ParseLiveTask(subject string) (JobName, error) {
 // AnyWriter is the writer in Notice that addresses all replicas.
 const AnyWriter = "any"
 
-// Notice is the subject of peer notifications about events that others wrote into a replica's jobs:
-// genbus.internal.notice.<writer>, with the writer of the replica's events.
+// Notice is the subject of peer notifications about events that other replicas wrote to a replica's
+// jobs: genbus.internal.notice.<writer>. The writer is that of the replica's events.
 func (s Space) Notice(writer string) string { return s.join("internal", "notice", writer) }
 
-// Dispatch is where replicas agree on who dispatches which route's backlog:
+// Dispatch is the subject on which replicas agree which of them dispatches each route's backlog:
 // genbus.internal.dispatch.
 func (s Space) Dispatch() string { return s.join("internal", "dispatch") }
 
-// Replicas is where replicas announce themselves and query each other's state:
+// Replicas is the subject on which replicas announce themselves and query each other's state:
 // genbus.internal.replicas.
 func (s Space) Replicas() string { return s.join("internal", "replicas") }
 
-// Upstreams carries breaker state between replicas: genbus.internal.upstreams.
+// Upstreams is the subject on which replicas exchange breaker state: genbus.internal.upstreams.
 func (s Space) Upstreams() string { return s.join("internal", "upstreams") }
 
-// Index is where a replica that keeps the index of jobs answers queries:
-// genbus.internal.index.<writer>, with the writer of the replica's events.
+// Index is the subject on which a replica that keeps the job index answers queries:
+// genbus.internal.index.<writer>. The writer is that of the replica's events.
 func (s Space) Index(writer string) string { return s.join("internal", "index", writer) }
 
-// IndexKeepers is where replicas agree on who keeps the index: genbus.internal.index.keepers.
+// IndexKeepers is the subject on which replicas agree which of them keep the index:
+// genbus.internal.index.keepers.
 func (s Space) IndexKeepers() string { return s.join("internal", "index", "keepers") }
 
 func (s Space) parseTask(subject, word string) (JobName, error) {

@@ -1,6 +1,6 @@
 package subject
 
-// UsageStream names the stream GENBUS_USAGE: consumption of ended jobs.
+// UsageStream names the stream GENBUS_USAGE, which holds the consumption of ended jobs.
 func (s Space) UsageStream() string { return s.stream + "_USAGE" }
 
 // UsagePattern matches everything in that stream: genbus.usage.>.

@@ -1,7 +1,7 @@
 package subject
 
-// Wait names the stream GENBUS_WAIT: the backlog of accepted jobs that are not in GENBUS_WORK yet.
-// Separate streams fill up independently: a full backlog must not keep its own jobs out of
+// Wait names the stream GENBUS_WAIT, the backlog of accepted jobs that are not in GENBUS_WORK yet.
+// The two streams fill up independently, because a full backlog must not keep its own jobs out of
 // GENBUS_WORK.
 func (s Space) Wait() string { return s.stream + "_WAIT" }
 

@@ -2,7 +2,8 @@ package subject
 
 import "strings"
 
-// Work names the stream GENBUS_WORK: one message per unfinished job that is ready or held.
+// Work names the stream GENBUS_WORK, which holds one message per unfinished job that is ready or
+// held.
 func (s Space) Work() string { return s.stream + "_WORK" }
 
 // WorkPattern matches everything in that stream: genbus.work.>.
@@ -44,7 +45,7 @@ func (s Space) ParseWorkItem(subject string) (WorkName, error) {
 // WorkDurable names the durable consumer of one route: <kind>-<route>.
 func WorkDurable(k Kind, route string) string { return string(k) + "-" + route }
 
-// ParseWorkDurable is the inverse of WorkDurable; ok is false for other consumers.
+// ParseWorkDurable is the inverse of WorkDurable. ok is false for other consumers.
 func ParseWorkDurable(durable string) (k Kind, route string, ok bool) {
 	kind, route, found := strings.Cut(durable, "-")
 	k, err := parseKind(kind)

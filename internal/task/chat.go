@@ -31,16 +31,16 @@ func Inline(item *genbusv1.WorkItem, a Attempt) Event {
 	return Event{Job: c, Time: at.AsTime()}
 }
 
-// Attempt is fixed before the call of a chat's upstream.
+// Attempt holds the values that are fixed before a chat's upstream is called.
 type Attempt struct {
 	// Upstream and Key name the destination of the call.
 	Upstream, Key string
-	// Deadline is when the chat fails. Only the first attempt sets it.
+	// Deadline is when the chat fails if it has not ended. Only the first attempt sets it.
 	Deadline time.Time
 }
 
-// Started is committed before each call of the upstream and numbers the attempt. Chunks of earlier
-// attempts are void from then on.
+// Started returns the event that is committed before each call to the upstream. It numbers the
+// attempt and makes the chunks of earlier attempts void.
 func Started(c *genbusv1.Chat, now time.Time, a Attempt) (Event, error) {
 	return next(c, inProgress, now, func(c *genbusv1.Chat, x *genbusv1.Execution) {
 		c.Attempt++
@@ -55,8 +55,8 @@ func Started(c *genbusv1.Chat, now time.Time, a Attempt) (Event, error) {
 
 // Reply is the result of a completed chat. Either JSON or Ref is set.
 type Reply struct {
-	// Upstream and Key name the upstream that answered. An attempt starts with the route's first
-	// upstream.
+	// Upstream and Key name the upstream that answered. That may differ from the attempt's
+	// upstream, which is the route's first one.
 	Upstream, Key string
 	JSON          []byte
 	Ref           *genbusv1.BlobRef
@@ -72,8 +72,8 @@ func Replied(c *genbusv1.Chat, now time.Time, r Reply) (Event, error) {
 	})
 }
 
-// FailedChat ends a chat without a complete reply. chunks counts the blocks that its last attempt
-// published.
+// FailedChat ends a chat without a complete reply. chunks is the number of blocks that its last
+// attempt published.
 func FailedChat(c *genbusv1.Chat, now time.Time, chunks uint64, err *genbusv1.TaskError) (Event, error) {
 	return next(c, failed, now, func(c *genbusv1.Chat, _ *genbusv1.Execution) {
 		c.Error, c.ChunkCount = err, chunks

@@ -1,5 +1,6 @@
-// Package task is the state machine of jobs: the allowed transitions, and the job after each. It is
-// pure: no I/O, clock or logging. Callers pass the time and store the events.
+// Package task implements the state machine of jobs. It defines the allowed transitions and
+// computes the job after each one. It does no I/O or logging and reads no clock. Callers pass the
+// time and store the events.
 package task
 
 import (
@@ -33,13 +34,13 @@ type Job interface {
 	GetExecution() *genbusv1.Execution
 }
 
-// Event is an entry of a job's history: the complete job after a transition. Never change the job
-// once the event has been stored: others may read it.
+// Event is an entry of a job's history. It contains the complete job after a transition. Never
+// change the job once the event has been stored, because others may read it.
 type Event struct {
 	Job      Job
 	Previous genbusv1.JobStatus
 	Time     time.Time
-	// Nonce identifies the write that stores the event, which sets it.
+	// Nonce identifies the write that stores the event. The write sets it.
 	Nonce string
 }
 
@@ -72,11 +73,11 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("job %s cannot go from %s to %s", e.JobID, e.From, e.To)
 }
 
-// allowed is the transition table. Phases may be skipped forward, because the upstream may be
-// faster than our polls. Terminal phases have no transitions. Less obvious entries:
+// allowed is the transition table. A job may skip phases, because the upstream may be faster than
+// the polls. Terminal phases have no transitions. Less obvious entries:
 //   - a first event may be submitted (attached to an upstream's task), in progress (an inline chat)
 //     or failed (can never run)
-//   - queued to queued: the job has survived its holders, or its holder returned the work item
+//   - queued to queued: a holder survived handling the job, or returned the work item
 //   - queued to submitted: the upstream has found the task of a submission with unknown outcome
 //   - submitting to submitting: the route resubmits after an unknown outcome
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
@@ -100,7 +101,7 @@ const (
 // Terminal reports whether a phase ends the job.
 func Terminal(p genbusv1.JobPhase) bool { return p == completed || p == failed || p == cancelled }
 
-// Status returns the status that clients see: submitting and submitted count as queued.
+// Status returns the status that clients see. The phases submitting and submitted count as queued.
 func Status(p genbusv1.JobPhase) genbusv1.JobStatus {
 	switch p {
 	case queued, submitting, submitted:
@@ -131,7 +132,7 @@ func PhaseWord(p genbusv1.JobPhase) string {
 }
 
 // StatusWord returns the status as written in subjects, CloudEvents types and HTTP answers: queued,
-// in_progress, completed, failed or cancelled, or unknown for a status of a newer version.
+// in_progress, completed, failed or cancelled, or unknown for a status from a newer version.
 func StatusWord(s genbusv1.JobStatus) string {
 	switch s {
 	case genbusv1.JobStatus_JOB_STATUS_QUEUED:
@@ -149,7 +150,7 @@ func StatusWord(s genbusv1.JobStatus) string {
 	}
 }
 
-// StatusOf returns the status of a word; UNSPECIFIED for an unknown word.
+// StatusOf returns the status for a word, or UNSPECIFIED if the word is unknown.
 func StatusOf(word string) genbusv1.JobStatus {
 	for s := range genbusv1.JobStatus_name {
 		if status := genbusv1.JobStatus(s); s != 0 && StatusWord(status) == word {
@@ -159,7 +160,7 @@ func StatusOf(word string) genbusv1.JobStatus {
 	return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED
 }
 
-// PhaseOf returns the phase of a word; UNSPECIFIED for an unknown word.
+// PhaseOf returns the phase for a word, or UNSPECIFIED if the word is unknown.
 func PhaseOf(word string) genbusv1.JobPhase {
 	for p := range genbusv1.JobPhase_name {
 		if phase := genbusv1.JobPhase(p); p != 0 && PhaseWord(phase) == word {
@@ -174,8 +175,8 @@ func TerminalWord(word string) bool {
 	return word == "completed" || word == "failed" || word == "cancelled"
 }
 
-// next returns the job's next version in phase to, completed by change. Only next sets versions,
-// phases and statuses.
+// next returns the job's next version, in phase to and with change applied. Only next sets
+// versions, phases and statuses.
 func next[J Job](job J, to genbusv1.JobPhase, now time.Time, change func(J, *genbusv1.Execution)) (Event, error) {
 	from := job.GetExecution().GetPhase()
 	if !may(from, to) {
@@ -205,7 +206,7 @@ func may(from, to genbusv1.JobPhase) bool {
 	return false
 }
 
-// stamp sets the fields that every event of either kind changes.
+// stamp sets the fields that every event changes, for either kind of job.
 func stamp(job Job, status genbusv1.JobStatus, version uint64, now time.Time) {
 	at := timestamppb.New(now)
 	var end *timestamppb.Timestamp

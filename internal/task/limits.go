@@ -29,9 +29,9 @@ func bounded(u *genbusv1.Usage) *genbusv1.Usage {
 	return out
 }
 
-// StartBy returns when a job that was never started fails: at its expires_at or at the end of its
-// route's queue timeout, whichever is earlier. limited is false for a job that was started or has
-// neither limit.
+// StartBy returns the time at which a job that was never started fails. That is its expires_at or
+// the end of its route's queue timeout, whichever is earlier. limited is false for a job that was
+// started or has neither limit.
 func StartBy(job Job) (by time.Time, limited bool) {
 	x := job.GetExecution()
 	if x.GetPhase() != queued || x.GetFirstSubmitAt() != nil {
@@ -45,9 +45,9 @@ func StartBy(job Job) (by time.Time, limited bool) {
 	return by, limited
 }
 
-// EndBy returns when a job that was started fails: at its deadline, or at the end of the time for
-// archiving its result if that is later. limited is false for a job that was not started or has
-// ended.
+// EndBy returns the time at which a job that was started fails. That is its deadline or the end of
+// the time for archiving its result, whichever is later. limited is false for a job that was not
+// started or has ended.
 func EndBy(job Job) (by time.Time, limited bool) {
 	x := job.GetExecution()
 	if Terminal(x.GetPhase()) || x.GetDeadline() == nil {
@@ -60,15 +60,16 @@ func EndBy(job Job) (by time.Time, limited bool) {
 	return by, true
 }
 
-// InQueue reports whether a job is in the queue, or was when it ended: no submission has started,
-// or the last one was certainly refused. No replica can then have an upstream's answer to record.
+// InQueue reports whether a job is in the queue, or was in it when it ended. Either no submission
+// has started, or the last one was certainly refused. No replica can then have an upstream's answer
+// to record.
 func InQueue(job Job) bool {
 	x := job.GetExecution()
 	return x.GetFirstSubmitAt() == nil || x.GetNotBefore() != nil && !x.GetBound()
 }
 
-// OutcomeUnknown reports whether the upstream may have a task whose ID is unknown. A submitted task
-// stays bound, but its ID is known.
+// OutcomeUnknown reports whether the upstream may have a task whose ID is unknown. It returns false
+// for a submitted task, which stays bound but whose ID is known.
 func OutcomeUnknown(job Job) bool {
 	x := job.GetExecution()
 	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetBound()

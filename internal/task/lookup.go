@@ -2,7 +2,7 @@ package task
 
 import genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 
-// LookUpText describes the result of looking up an upstream's task, for people.
+// LookUpText returns a human-readable result of looking up an upstream's task.
 func LookUpText(l *genbusv1.LookUp) string {
 	switch l.GetResult() {
 	case genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND:

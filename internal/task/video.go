@@ -23,8 +23,8 @@ func newVideo(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.VideoTas
 	}
 }
 
-// attach starts a job as submitted: its upstream already has the task, and the upstream key is
-// known.
+// attach starts a job as submitted, because its upstream already has the task and the upstream key
+// is known.
 func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 	t := item.GetAttached()
 	x.Phase, x.FirstSubmitAt, x.Deadline = submitted, item.GetAcceptedAt(), t.GetDeadline()
@@ -36,15 +36,15 @@ func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 func confirm(x *genbusv1.Execution) { x.Unconfirmed, x.UnconfirmedNamed = "", "" }
 
 // Unfound reports whether an attached job ended before any poll had certainly found its task, and
-// returns the code of the dead letter that the job was made from.
+// returns the code of the dead letter that the job was created from.
 func Unfound(job Job) (code string, unfound bool) {
 	x := job.GetExecution()
 	return x.GetUnconfirmed(), x.GetUnconfirmed() != "" && (x.GetPhase() == failed || x.GetPhase() == cancelled)
 }
 
-// LeavesDeadLetter reports whether the holder of an ended job must store a dead letter: the
-// upstream may have a task with an unknown ID, or an attached task was never found. It is false for
-// the codes below, because their dead letters are stored before the job ends.
+// LeavesDeadLetter reports whether the holder of an ended job must store a dead letter. It must if
+// the upstream may have a task with an unknown ID, or if an attached task was never found. It need
+// not for the codes below, because their dead letters are stored before the job ends.
 func LeavesDeadLetter(job Job) bool {
 	if _, unfound := Unfound(job); unfound {
 		return true
@@ -58,13 +58,13 @@ func LeavesDeadLetter(job Job) bool {
 }
 
 // OwnID returns the ID by which upstreams that support it can find the task. It includes the time
-// of acceptance, because a job's ID may be used again after the job was erased or its log has
+// of acceptance, because a job's ID may be used again after the job has been erased or its log has
 // expired.
 func OwnID(t *genbusv1.VideoTask) string {
 	return t.GetId() + "-" + strconv.FormatInt(t.GetCreatedAt().AsTime().UnixMicro(), 36)
 }
 
-// AcceptedAt returns the time of acceptance in an OwnID; zero if the ID is malformed.
+// AcceptedAt returns the time of acceptance in an OwnID, or the zero time if the ID is malformed.
 func AcceptedAt(ownID string) time.Time {
 	micros, err := strconv.ParseInt(ownID[strings.LastIndex(ownID, "-")+1:], 36, 64)
 	if err != nil {
@@ -73,20 +73,20 @@ func AcceptedAt(ownID string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// Submission is fixed before a create request is written.
+// Submission holds the values that are fixed before a create request is written.
 type Submission struct {
-	// Upstream and Key name the destination; the task stays with them.
+	// Upstream and Key name the destination. The task stays there.
 	Upstream, Key string
 	// OwnID is the OwnID sent to the upstream, or empty.
 	OwnID string
 	// Until is when the holder stops writing the request.
 	Until time.Time
-	// Deadline is when the task fails. Only the first submission sets it.
+	// Deadline is when the task fails if it has not ended. Only the first submission sets it.
 	Deadline time.Time
 }
 
-// Submitting is committed before the create request is written: a replica that finds a task in this
-// phase does not know whether the upstream has it.
+// Submitting returns the event that is committed before the create request is written. A replica
+// that finds a task in this phase does not know whether the upstream has it.
 func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, error) {
 	again := t.GetExecution().GetPhase() == submitting
 	return next(t, submitting, now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) {
@@ -102,8 +102,8 @@ func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, erro
 	})
 }
 
-// Requeued follows a submission that the upstream certainly did not accept. The refusal stays
-// visible as the upstream's status.
+// Requeued returns the event after a submission that the upstream certainly did not accept. The
+// refusal stays visible as the upstream's status.
 func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (Event, error) {
 	return next(t, queued, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		x.NotBefore = timestamppb.New(notBefore)
@@ -132,7 +132,7 @@ type Receipt struct {
 	// UpstreamID names the task at the upstream. Ticket is a further value that some protocols
 	// need.
 	UpstreamID, Ticket string
-	// Status is the upstream's own word, or empty.
+	// Status is the upstream's own status word, or empty.
 	Status string
 	// Size and Seconds are the upstream's values for the video, or empty.
 	Size, Seconds string
@@ -155,11 +155,13 @@ func measured(t *genbusv1.VideoTask, size, seconds string) {
 
 // Observation is the result of polling a running task.
 type Observation struct {
-	// Unknown is true if the upstream answered that it does not know the task (yet).
+	// Unknown is true if the upstream answered that it does not know the task, possibly because the
+	// task is too new.
 	Unknown bool
-	// Started is true if the upstream works on the task. An unknown word counts as started.
+	// Started is true if the upstream is working on the task. An unknown status word counts as
+	// started.
 	Started bool
-	// Status is the upstream's own word.
+	// Status is the upstream's own status word.
 	Status string
 	// Progress is 0 to 100, or negative if the upstream does not report it.
 	Progress int
@@ -173,13 +175,17 @@ const (
 	progressEvery = 30 * time.Second
 )
 
-// Observed returns the event for an observation, and false if it deserves none. An event needs a
-// change of phase, at least 10 % progress, any progress or a new upstream word after 30 s, or the
-// first confirmation that an attached task exists. The phase never goes back, although the
-// upstream's word is kept, and neither does progress.
+// Observed returns the event for an observation, or false if no event is needed. An event is needed
+// for each of these:
+//   - a change of phase
+//   - at least 10 % progress
+//   - any progress or a new status word, if the last event is at least 30 s old
+//   - the first confirmation that an attached task exists
+//
+// Phase and progress never go back, but the upstream's latest status word is kept.
 func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool, error) {
 	to := t.GetExecution().GetPhase()
-	if to != submitted && to != inProgress { // it cannot have been polled
+	if to != submitted && to != inProgress { // the task cannot have been polled
 		return Event{}, false, &TransitionError{JobID: t.GetId(), From: to, To: inProgress}
 	}
 	if o.Started {
@@ -212,8 +218,8 @@ func worthwhile(t *genbusv1.VideoTask, now time.Time, status string, progress in
 // clampProgress reserves 100 for completed tasks.
 func clampProgress(p int) int32 { return int32(min(max(p, 0), 99)) }
 
-// Archiving records that the upstream has finished and that its result is archived until the given
-// time. err is the error of the latest attempt, or nil.
+// Archiving records that the upstream has finished and that genbus tries to archive the result
+// until the given time. err is the error of the latest attempt, or nil.
 func Archiving(t *genbusv1.VideoTask, now, until time.Time, upstreamStatus string, err *genbusv1.TaskError) (Event, error) {
 	return next(t, inProgress, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Progress, t.UpstreamStatus = 99, upstreamStatus
@@ -228,7 +234,7 @@ func Archiving(t *genbusv1.VideoTask, now, until time.Time, upstreamStatus strin
 // Result is the result of a completed task.
 type Result struct {
 	Videos []*genbusv1.Video
-	// Archive describes the copies in the object store; nil without any.
+	// Archive describes the copies in the object store. It is nil if there are none.
 	Archive        *genbusv1.Archive
 	Metadata       []byte // JSON object, or nil
 	Usage          *genbusv1.Usage
@@ -249,16 +255,16 @@ func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
 
 // Failure is an upstream's report that a task failed.
 type Failure struct {
-	// Unknown is true if the upstream may not know the task. An attached task is then not confirmed
-	// by its end.
+	// Unknown is true if the upstream may not know the task. The failure then does not confirm that
+	// an attached task exists.
 	Unknown bool
-	// Status is the upstream's own word.
+	// Status is the upstream's own status word.
 	Status string
 	Usage  *genbusv1.Usage
 	Err    *genbusv1.TaskError
 }
 
-// FailedUpstream ends a task that failed at the upstream, with the upstream's word.
+// FailedUpstream ends a task that failed at the upstream. It records the upstream's status word.
 func FailedUpstream(t *genbusv1.VideoTask, now time.Time, f Failure) (Event, error) {
 	return next(t, failed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		if !f.Unknown {

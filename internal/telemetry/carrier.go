@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// w3c reads and writes traceparent and tracestate. Baggage is left out on purpose: it would expose
-// a caller's values to every subscriber.
+// w3c reads and writes traceparent and tracestate. It deliberately omits baggage, which would
+// expose a caller's values to every subscriber.
 type w3c = propagation.TraceContext
 
 // Keys of a stored trace context.
@@ -20,12 +20,12 @@ const (
 )
 
 // HeaderCarrier adapts the headers of a NATS message to a propagator. It writes lower-case keys
-// (subject.HeaderTraceParent, subject.HeaderTraceState) and reads any case: nats.Header is
-// case-sensitive, and publishers with an HTTP carrier write "Traceparent". Set needs a non-nil
+// (subject.HeaderTraceParent, subject.HeaderTraceState) and reads any case, because nats.Header is
+// case-sensitive and publishers with an HTTP carrier write "Traceparent". Set needs a non-nil
 // header.
 type HeaderCarrier nats.Header
 
-// Get returns the first value of key, or "". The lower-case spelling wins.
+// Get returns the first value of key, or "". The lower-case spelling takes precedence.
 func (c HeaderCarrier) Get(key string) string {
 	if v := c[strings.ToLower(key)]; len(v) > 0 {
 		return v[0]
@@ -38,7 +38,7 @@ func (c HeaderCarrier) Get(key string) string {
 	return ""
 }
 
-// Set replaces the value of key in any spelling.
+// Set replaces the value of key, in whatever case it is spelled.
 func (c HeaderCarrier) Set(key, value string) {
 	for k := range c {
 		if strings.EqualFold(k, key) {
@@ -57,12 +57,13 @@ func (c HeaderCarrier) Keys() []string {
 	return keys
 }
 
-// maxTraceState bounds the tracestate passed on, in bytes. W3C requires this minimum. The text
-// comes from callers and is stored in every event.
+// maxTraceState bounds the tracestate passed on, in bytes. The W3C specification asks
+// implementations to propagate at least this much. The text comes from callers and is stored in
+// every event.
 const maxTraceState = 512
 
-// Inject returns the trace context of ctx for storage with a work item: the keys traceparent and
-// tracestate, or nil if ctx has no span. A tracestate above 512 bytes is dropped.
+// Inject returns the trace context of ctx for storage with a work item, under the keys traceparent
+// and tracestate. It returns nil if ctx has no span. It drops a tracestate above 512 bytes.
 func Inject(ctx context.Context) map[string]string {
 	m := propagation.MapCarrier{}
 	w3c{}.Inject(ctx, m)
@@ -75,8 +76,8 @@ func Inject(ctx context.Context) map[string]string {
 	return m
 }
 
-// Within returns ctx in the stored trace, so that whatever another writer does to a job stays in
-// the job's trace. If ctx already belongs to that trace, or parent is empty or unreadable, Within
+// Within returns ctx in the stored trace. Use it to keep a job in one trace when another writer
+// changes the job. If ctx already belongs to that trace, or parent is empty or unreadable, Within
 // returns ctx.
 func Within(ctx context.Context, parent, state string) context.Context {
 	if parent == "" {

@@ -21,7 +21,7 @@ const (
 // maxReason bounds a reason, in bytes.
 const maxReason = 512
 
-// checkDraining is the check name for SetDraining in reasons.
+// checkDraining is the check name in the reason reported after SetDraining.
 const checkDraining = "draining"
 
 // Reason is one reason why the replica is not ready.
@@ -32,39 +32,39 @@ type Reason struct {
 	Reason string `json:"reason"`
 }
 
-// Health tracks two kinds of readiness. The replica is ready for calls unless it is draining: it
-// can serve reads, inline chats and watches even while JetStream is away. It is ready for jobs if
-// in addition every check passes. The zero value has no checks and is ready for both.
+// Health tracks two kinds of readiness. The replica is ready for calls unless it is draining. Even
+// while JetStream is unavailable, it can serve reads, inline chats and watches. It is ready for
+// jobs if every check passes as well. The zero value has no checks and is ready for both.
 type Health struct {
 	draining atomic.Bool
 
 	mu       sync.Mutex
 	checks   []*check
 	watchers []func(jobs bool, reasons []Reason)
-	wake     chan struct{} // closed by SetDraining; made when first needed
-	round    *round        // the last or running round
+	wake     chan struct{} // closed by SetDraining; created on first use
+	round    *round        // the latest round, which may still be running
 }
 
 // check is a named condition of readiness.
 type check struct {
 	name string
 	run  func(ctx context.Context) error
-	// busy is set while run runs, so that a check that ignores its context occupies one goroutine
-	// instead of one per round.
+	// busy is set while run is running. A check that ignores its context then occupies only one
+	// goroutine instead of one per round.
 	busy atomic.Bool
 }
 
 // round is one run of all checks. Read its fields only after done is closed.
 type round struct {
 	done    chan struct{}
-	at      time.Time // when it ended
+	at      time.Time // when the round ended
 	reasons []Reason
 }
 
 // Add registers a check. It runs with a timeout of 2 s, concurrently with other checks, at most
-// once a second and never twice at a time. A nil error means healthy. Callers of /readyz/jobs see
-// the error, so it must not contain credentials. Checks cover this replica and its broker; problems
-// of upstreams are metrics.
+// once a second and never concurrently with itself. A nil error means healthy. Callers of
+// /readyz/jobs see the error, so it must not contain credentials. Checks cover this replica and its
+// broker. Upstream problems are reported by metrics instead.
 func (h *Health) Add(name string, run func(ctx context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,8 @@ func (h *Health) wakeUp() chan struct{} {
 	return h.wake
 }
 
-// Ready reports whether the replica is ready for calls, and otherwise why. It never blocks.
+// Ready reports whether the replica is ready for calls, and returns the reasons if it is not. It
+// never blocks.
 func (h *Health) Ready() (bool, []Reason) {
 	if h.draining.Load() {
 		return false, drainingReasons()
@@ -104,16 +105,16 @@ func (h *Health) Ready() (bool, []Reason) {
 	return true, nil
 }
 
-// ReadyForJobs reports whether this replica takes jobs, and otherwise the reasons, in the order the
-// checks were added. The result is at most 1 s old. A new round of checks takes up to 2 s, even if
-// ctx ends before. A caller that waits for another caller's round gets "not ready" when ctx ends.
-// While draining, ReadyForJobs runs no checks.
+// ReadyForJobs reports whether this replica takes jobs. If it does not, ReadyForJobs returns the
+// reasons in the order the checks were added. The result is at most 1 s old. A new round of checks
+// takes up to 2 s, even if ctx ends earlier. A caller that waits for another caller's round gets
+// "not ready" when ctx ends. While draining, ReadyForJobs runs no checks.
 func (h *Health) ReadyForJobs(ctx context.Context) (bool, []Reason) {
 	if h.draining.Load() {
 		return false, drainingReasons()
 	}
 	reasons := h.measure(ctx)
-	if h.draining.Load() { // since the first look
+	if h.draining.Load() { // set during the checks
 		return false, drainingReasons()
 	}
 	return len(reasons) == 0, slices.Clone(reasons)
@@ -123,8 +124,8 @@ func drainingReasons() []Reason {
 	return []Reason{{Check: checkDraining, Reason: "draining"}}
 }
 
-// measure returns the reasons of the last fresh round, of the running one, or of a new one. A new
-// round ignores the end of ctx, because other callers may wait for it.
+// measure returns the reasons of the latest round if it is fresh or still running. Otherwise it
+// runs a new round. A new round ignores the end of ctx, because other callers may wait for it.
 func (h *Health) measure(ctx context.Context) []Reason {
 	h.mu.Lock()
 	r := h.round
@@ -157,7 +158,7 @@ func (r *round) stale() bool {
 	}
 }
 
-// runAll runs the checks concurrently and returns the failures in their order.
+// runAll runs the checks concurrently and returns the failures in the order of the checks.
 func runAll(ctx context.Context, checks []*check) []Reason {
 	errs := make([]error, len(checks))
 	var wg sync.WaitGroup
@@ -184,7 +185,7 @@ func (c *check) bounded(ctx context.Context) error {
 	result := make(chan error, 1)
 	go func() {
 		err := c.run(ctx)
-		c.busy.Store(false) // before the result, which may start the next round
+		c.busy.Store(false) // before sending the result, which may start the next round
 		result <- err
 	}()
 	select {
@@ -195,7 +196,7 @@ func (c *check) bounded(ctx context.Context) error {
 	}
 }
 
-// timeoutNamed adds the timeout to an error that only reports its expiry.
+// timeoutNamed adds the length of the timeout to an error caused by its expiry.
 func timeoutNamed(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("no answer after %s: %w", checkTimeout, err)
@@ -203,7 +204,7 @@ func timeoutNamed(ctx context.Context, err error) error {
 	return err
 }
 
-// shorten cuts text to maxReason bytes of valid UTF-8.
+// shorten cuts text to at most maxReason bytes of valid UTF-8.
 func shorten(text string) string {
 	if len(text) > maxReason {
 		text = text[:maxReason]
@@ -211,10 +212,10 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// Run checks every 2 s and calls the watchers in the order of registration: once at the start, then
-// when readiness for jobs or the set of failing checks changes. Checks continue while draining,
-// because the work that is still running reads their results. Run returns nil within 2 s after ctx
-// ends.
+// Run runs the checks every 2 s. It calls the watchers in the order of registration, once at the
+// start and then whenever readiness for jobs or the set of failing checks changes. Checks continue
+// while draining, because the work that is still running reads their results. Run returns nil
+// within 2 s after ctx ends.
 func (h *Health) Run(ctx context.Context) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -237,13 +238,13 @@ func (h *Health) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		case <-drained:
-			drained = nil // once
+			drained = nil // react only once
 		}
 	}
 }
 
-// failing returns the names of the failed checks, never nil. Texts are left out: they may differ
-// each time without new information.
+// failing returns the names of the failed checks, never nil. It omits the error texts, which may
+// differ each time without new information.
 func failing(reasons []Reason) []string {
 	names := make([]string, len(reasons))
 	for i, r := range reasons {

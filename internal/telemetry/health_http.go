@@ -11,8 +11,8 @@ type healthAnswer struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Healthz answers 200 {"status":"ok"} while the process runs, whatever the state of the broker: a
-// restart would not fix the broker.
+// Healthz answers 200 {"status":"ok"} while the process runs. It ignores the state of the broker,
+// because a restart would not fix the broker.
 func (h *Health) Healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeHealth(w, http.StatusOK, healthAnswer{Status: "ok"})
@@ -28,7 +28,7 @@ func (h *Health) Readyz() http.Handler {
 	})
 }
 
-// JobsReadyz answers like Readyz, for ReadyForJobs.
+// JobsReadyz is like Readyz but reports ReadyForJobs.
 func (h *Health) JobsReadyz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ready, reasons := h.ReadyForJobs(r.Context())

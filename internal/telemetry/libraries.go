@@ -11,24 +11,24 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxLibraryText bounds the text of one gRPC record, in bytes: gRPC may quote a client's header.
+// maxLibraryText bounds the text of one gRPC record, in bytes. gRPC may quote a client's header.
 const maxLibraryText = 512
 
-// AdoptLibraries redirects to log what libraries would write to standard error. Output of package
-// log, such as net/http's reports of unsolicited responses, becomes debug records, as do gRPC
-// warnings. Errors of gRPC become warnings, because clients cause most of them. Other gRPC output
-// is dropped.
+// AdoptLibraries redirects to log the output that libraries would otherwise write to standard
+// error. Output of package log, such as net/http's reports of unsolicited responses, becomes debug
+// records, as do gRPC warnings. gRPC errors become warnings, because clients cause most of them.
+// Other gRPC output is dropped.
 //
 // It changes process-wide loggers. Commands call it once, before they use gRPC.
 func AdoptLibraries(log *slog.Logger) {
 	slog.SetLogLoggerLevel(slog.LevelDebug)
-	slog.SetDefault(log.With("component", "library")) // for package log; no code here uses the default
+	slog.SetDefault(log.With("component", "library")) // for package log; genbus itself does not use the default logger
 	quiet := grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)
 	grpclog.SetLoggerV2(grpcLog{LoggerV2: quiet, log: log.With("component", "grpc")})
 }
 
-// grpcLog forwards gRPC's log to slog. The embedded logger drops the other levels. gRPC itself
-// exits the process after a fatal error.
+// grpcLog forwards gRPC's log to slog. The embedded logger drops the levels that grpcLog does not
+// forward. gRPC itself exits the process after a fatal error.
 type grpcLog struct {
 	grpclog.LoggerV2
 	log *slog.Logger

@@ -14,8 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Keys of log attributes. Every record uses the same key for the same thing, so that one search
-// follows a job. Request bodies and upstream keys have no log key, because genbus never logs them.
+// Keys of log attributes. Every record uses the same key for the same thing, so one search finds
+// all records of a job. Request bodies and upstream keys have no log key, because genbus never logs
+// them.
 const (
 	KeyJobID        = "job_id"
 	KeyRequestID    = "request_id" // the X-Request-Id of an HTTP or gRPC call
@@ -42,9 +43,9 @@ const (
 const (
 	// FormatAuto is text on a terminal and JSON elsewhere. It is the default.
 	FormatAuto = "auto"
-	// FormatText writes a line of key=value pairs per record.
+	// FormatText writes one line of key=value pairs per record.
 	FormatText = "text"
-	// FormatJSON writes a JSON object per line and record.
+	// FormatJSON writes one JSON object per record, each on its own line.
 	FormatJSON = "json"
 )
 
@@ -54,11 +55,11 @@ func JobAttrs(name subject.JobName, route string, more ...any) []any {
 }
 
 // NewLogger returns a logger that writes to w. The level is debug, info, warn or error; empty means
-// info. The format is one of the Format constants; empty means auto. Any other value is an error
-// that names the legal ones.
+// info. The format is one of the Format constants; empty means auto. Any other value causes an
+// error that lists the valid ones.
 //
-// Records logged with a context (InfoContext and so on) carry the trace_id and span_id of its span
-// at the top level.
+// Records logged with a context (InfoContext and so on) contain the trace_id and span_id of the
+// context's span at the top level.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	floor, err := parseLevel(level)
 	if err != nil {
@@ -74,7 +75,7 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 }
 
 // SetLevel changes the level of a logger from NewLogger and of all loggers derived from it. It
-// ignores other loggers, and fails for an unknown level.
+// ignores other loggers. An unknown level is an error.
 func SetLevel(log *slog.Logger, level string) error {
 	floor, err := parseLevel(level)
 	if h, ok := log.Handler().(*traceHandler); ok && err == nil {
@@ -115,8 +116,9 @@ func newHandler(w io.Writer, level slog.Leveler, format string) (slog.Handler, e
 	}
 }
 
-// readable writes durations as 5m0s in both formats; slog's JSON would write nanoseconds. slog also
-// calls it for attributes in groups, but not for the fields of structs: log those individually.
+// readable writes durations as 5m0s in both formats, because slog's JSON handler would write
+// nanoseconds. slog also calls it for attributes in groups, but not for the fields of structs,
+// which must be logged individually.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -142,14 +144,14 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// traceHandler adds the IDs of the context's span to each record. They stay at the top level even
-// inside a group, where tools that join logs and traces expect them.
+// traceHandler adds the IDs of the context's span to each record. The IDs stay at the top level
+// even for loggers with groups, because tools that join logs and traces expect them there.
 type traceHandler struct {
 	inner slog.Handler // with all attributes and groups
 	root  slog.Handler // with the attributes added before the first group
 	floor *slog.LevelVar
-	// inGroup replays the attributes and groups from the first group on, after the IDs. It is empty
-	// for a logger without groups.
+	// inGroup applies the first group and everything after it again, once the IDs have been added.
+	// It is empty for a logger without groups.
 	inGroup []func(slog.Handler) slog.Handler
 }
 
@@ -189,7 +191,7 @@ func (h *traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h.inside(func(next slog.Handler) slog.Handler { return next.WithAttrs(attrs) })
 }
 
-// WithGroup returns a handler that puts later attributes into a group.
+// WithGroup returns a handler that puts subsequent attributes into a group.
 func (h *traceHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
@@ -198,7 +200,8 @@ func (h *traceHandler) WithGroup(name string) slog.Handler {
 }
 
 func (h *traceHandler) inside(add func(slog.Handler) slog.Handler) *traceHandler {
-	// Copied, because two loggers derived from one must not share a backing array.
+	// Copy the slice, because two loggers derived from the same logger must not share a backing
+	// array.
 	steps := slices.Concat(h.inGroup, []func(slog.Handler) slog.Handler{add})
 	return &traceHandler{inner: add(h.inner), root: h.root, floor: h.floor, inGroup: steps}
 }

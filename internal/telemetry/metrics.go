@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// namespace is the prefix of all metrics of genbus.
+// namespace is the prefix of all genbus metrics.
 const namespace = "genbus"
 
 // Limits of /metrics.
@@ -25,12 +25,12 @@ const (
 //
 // Label values come from bounded sets: kinds, ingresses, phases, statuses, codes of the error
 // table, configured routes and upstreams, ServeMux patterns and gRPC methods. Never pass a model,
-// job ID, path or upstream-defined code: each new value is a time series until the process ends.
-// LabelTenants bounds the series of tenants.
+// job ID, path or upstream-defined code, because each new value creates a time series that lasts
+// until the process ends. LabelTenants limits the number of tenant series.
 //
-// All methods are safe for concurrent use. Methods called for each poll or chunk do not allocate:
-// keep the values that Route and Upstream return. A nil *Metrics is not valid; use NewMetrics in
-// tests too.
+// All methods are safe for concurrent use. Methods called for each poll or chunk do not allocate if
+// the caller keeps the values that Route and Upstream return. A nil *Metrics is not valid. Use
+// NewMetrics in tests too.
 type Metrics struct {
 	registry *prometheus.Registry
 	jobs     jobMetrics
@@ -44,11 +44,12 @@ type Metrics struct {
 	tenants  *tenantMetrics
 }
 
-// goCollector is shared by all registries of a process: creating one matches every runtime metric
-// against its rules, which allocates megabytes.
+// goCollector is shared by all registries of a process. Creating one allocates megabytes, because
+// it matches every runtime metric against its rules.
 var goCollector = sync.OnceValue(func() prometheus.Collector { return collectors.NewGoCollector() })
 
-// NewMetrics returns the metrics of one process. version is the build's, for genbus_build_info.
+// NewMetrics returns the metrics of one process. version is the build's version for
+// genbus_build_info.
 func NewMetrics(version string) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -83,7 +84,7 @@ func truth(is bool) float64 {
 }
 
 // Handler serves /metrics in the Prometheus formats. It answers 503 to a fifth concurrent scrape
-// and to one that takes longer than 10 s.
+// and to a scrape that takes longer than 10 s.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		Registry:            m.registry,
@@ -93,18 +94,19 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// Gatherer returns all metrics, for tests or another exporter.
+// Gatherer returns a gatherer of all metrics, for tests or another exporter.
 func (m *Metrics) Gatherer() prometheus.Gatherer {
 	return m.registry
 }
 
-// requestBuckets range from a cached answer to the longest stream, in seconds.
+// requestBuckets range from the duration of a cached answer to that of the longest stream, in
+// seconds.
 var requestBuckets = []float64{
 	.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800,
 }
 
-// waitBuckets, in seconds, suit durations that should take milliseconds: admission, and the
-// lateness of polls, which should stay under 0.1 s.
+// waitBuckets, in seconds, suit durations that should be a few milliseconds, such as admission.
+// They also suit the lateness of polls, which should stay below 0.1 s.
 var waitBuckets = []float64{
 	.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
 }

@@ -75,7 +75,7 @@ func (m *Metrics) SubmissionHeld(kind subject.Kind) {
 	m.broker.held.WithLabelValues(string(kind)).Inc()
 }
 
-// StreamState sets the size of a stream. The ratio is left out if maxBytes is 0 or less.
+// StreamState sets the size of a stream. It does not set the ratio if maxBytes is 0 or less.
 func (m *Metrics) StreamState(stream string, messages, bytes uint64, maxBytes int64) {
 	m.broker.messages.WithLabelValues(stream).Set(float64(messages))
 	m.broker.bytes.WithLabelValues(stream).Set(float64(bytes))
@@ -84,8 +84,8 @@ func (m *Metrics) StreamState(stream string, messages, bytes uint64, maxBytes in
 	}
 }
 
-// StreamCount sets a stream's messages as a share of its MaxMsgs. The ratio is left out if
-// maxMessages is 0 or less.
+// StreamCount sets a stream's messages as a share of its MaxMsgs. It does nothing if maxMessages is
+// 0 or less.
 func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64) {
 	if maxMessages <= 0 {
 		return
@@ -98,8 +98,8 @@ func (m *Metrics) StreamRecreations(stream string, times int) {
 	m.broker.recreated.WithLabelValues(stream).Set(float64(times))
 }
 
-// IndexKeepers sets how many replicas keep the index of jobs.
+// IndexKeepers sets the number of replicas that keep the job index.
 func (m *Metrics) IndexKeepers(n int) { m.broker.keepers.Set(float64(n)) }
 
-// IndexReady sets whether this replica has the index ready.
+// IndexReady sets whether this replica's job index is ready.
 func (m *Metrics) IndexReady(ready bool) { m.broker.ready.Set(truth(ready)) }

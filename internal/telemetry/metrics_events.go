@@ -14,8 +14,8 @@ type Published string
 
 // Kinds of messages whose publishing is timed.
 const (
-	PublishedTask       Published = "task"        // an event of the log, until its write was confirmed
-	PublishedDone       Published = "done"        // its copy in the feed
+	PublishedTask       Published = "task"        // a log event, until its write was confirmed
+	PublishedDone       Published = "done"        // the event's copy in the feed
 	PublishedChunk      Published = "chunk"       // blocks of a streamed chat
 	PublishedDeadLetter Published = "dead_letter" // a dead letter
 )
@@ -28,7 +28,7 @@ type eventMetrics struct {
 	inlineDropped prometheus.Counter
 	readers       *prometheus.GaugeVec
 	slowReaders   *prometheus.CounterVec
-	publish       map[Published]prometheus.Observer // read-only once made
+	publish       map[Published]prometheus.Observer // read-only after creation
 }
 
 func newEventMetrics(f promauto.Factory) eventMetrics {
@@ -63,13 +63,14 @@ func (m *Metrics) ChunksDropped(blocks int) {
 	m.events.chunksDropped.Add(float64(max(blocks, 0)))
 }
 
-// InlineDropped counts task events or blocks of an inline chat that found no capacity in time or
-// could not be stored.
+// InlineDropped counts task events or blocks of an inline chat that were dropped because capacity
+// did not become available in time or they could not be stored.
 func (m *Metrics) InlineDropped(lost int) {
 	m.events.inlineDropped.Add(float64(max(lost, 0)))
 }
 
-// ReaderOpened counts a reader that starts to follow a job. Call closed once when it stops.
+// ReaderOpened counts a reader that starts to follow a job. Call closed once, when the reader
+// stops.
 func (m *Metrics) ReaderOpened(kind subject.Kind, ingress Ingress) (closed func()) {
 	open := m.events.readers.WithLabelValues(string(kind), string(ingress))
 	open.Inc()
@@ -81,8 +82,7 @@ func (m *Metrics) SlowReaderCut(kind subject.Kind, ingress Ingress) {
 	m.events.slowReaders.WithLabelValues(string(kind), string(ingress)).Inc()
 }
 
-// EventPublished records the time until the broker stored an event. It ignores kinds other than the
-// constants.
+// EventPublished records the time until the broker stored an event. It ignores unknown kinds.
 func (m *Metrics) EventPublished(event Published, took time.Duration) {
 	if o := m.events.publish[event]; o != nil {
 		o.Observe(took.Seconds())

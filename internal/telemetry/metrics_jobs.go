@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Ingress is the way by which a request arrived.
+// Ingress is the interface through which a request arrived.
 type Ingress string
 
 // Ingresses of requests.
@@ -32,13 +32,13 @@ const (
 	CASLost      CASOutcome = "lost"      // the log has another writer's nonce
 	CASDuplicate CASOutcome = "duplicate" // the broker reported a duplicate
 	CASInFlight  CASOutcome = "in_flight" // another write to the subject was in progress
-	CASNoAnswer  CASOutcome = "no_answer" // sent again unchanged
+	CASNoAnswer  CASOutcome = "no_answer" // no answer, so the write was sent again unchanged
 )
 
 var casOutcomes = []CASOutcome{CASWon, CASLost, CASDuplicate, CASInFlight, CASNoAnswer}
 
-// lostWork lists the codes of dead letters for work that may be charged. They are rare, and the
-// first of each matters.
+// lostWork lists the codes of dead letters for work that may be charged. They are rare, and even
+// the first one matters.
 var lostWork = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.Poisoned, errcode.UpstreamRemoved}
 
 type jobMetrics struct {
@@ -75,7 +75,7 @@ func newJobMetrics(f promauto.Factory) jobMetrics {
 	return j
 }
 
-// start creates series before they first count, so that a rate sees the first event.
+// start creates series before their first event, so that a rate includes that event.
 func (j jobMetrics) start() {
 	for _, kind := range subject.Kinds {
 		for _, ingress := range ingresses {
@@ -90,14 +90,14 @@ func (j jobMetrics) start() {
 	}
 }
 
-// Accepted counts a job whose work item was stored, or an inline chat that started, in total and
-// for its tenant. Requests that attach to an existing job do not count.
+// Accepted counts a job whose work item was stored, or an inline chat that started. It counts the
+// job in total and for its tenant. Requests that attach to an existing job do not count.
 func (m *Metrics) Accepted(kind subject.Kind, ingress Ingress, tenant string) {
 	m.jobs.accepted.WithLabelValues(string(kind), string(ingress)).Inc()
 	m.tenants.accept(tenant)
 }
 
-// Refused counts a request refused by admission, with its code of the error table.
+// Refused counts a request refused by admission, by its code from the error table.
 func (m *Metrics) Refused(kind subject.Kind, ingress Ingress, code string) {
 	m.jobs.refused.WithLabelValues(string(kind), string(ingress), code).Inc()
 }
@@ -112,7 +112,7 @@ func (m *Metrics) Transition(kind subject.Kind, phase string) {
 	m.jobs.transitions.WithLabelValues(string(kind), phase).Inc()
 }
 
-// Finished counts a committed terminal event. code is a code of the error table, and empty unless
+// Finished counts a committed terminal event. code is a code from the error table, or empty unless
 // the job failed.
 func (m *Metrics) Finished(kind subject.Kind, status, code string) {
 	m.jobs.finished.WithLabelValues(string(kind), status, code).Inc()
@@ -128,8 +128,8 @@ func (m *Metrics) DeadLetter(kind subject.Kind, code string) {
 	m.jobs.dead.WithLabelValues(string(kind), code).Inc()
 }
 
-// CAS counts the outcome of a compare-and-set on the task log. One write may count twice:
-// no_answer, then won.
+// CAS counts the outcome of a compare-and-set on the task log. One write may count twice, for
+// example as no_answer and then as won.
 func (m *Metrics) CAS(outcome CASOutcome) {
 	m.jobs.cas.WithLabelValues(string(outcome)).Inc()
 }

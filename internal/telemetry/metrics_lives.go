@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// lifeMetrics follow jobs from their first event to their last. The replica that commits an event
+// lifeMetrics tracks jobs from their first event to their last. The replica that commits an event
 // counts it, so a sum over all replicas counts each job once.
 type lifeMetrics struct {
 	accepted *prometheus.CounterVec
@@ -40,8 +40,8 @@ func (m *Metrics) JobBegan(kind subject.Kind, route string) {
 	m.lives.accepted.WithLabelValues(string(kind), route).Inc()
 }
 
-// JobWaited records how long a queued job waited for its first submission or attempt. Clocks of
-// replicas differ, so negative durations count as 0.
+// JobWaited records how long a queued job waited for its first submission or attempt. Replica
+// clocks differ, so negative durations count as 0.
 func (m *Metrics) JobWaited(kind subject.Kind, route string, took time.Duration) {
 	m.lives.wait.WithLabelValues(string(kind), route).Observe(max(took, 0).Seconds())
 }

@@ -17,8 +17,8 @@ type PollOutcome string
 // Outcomes of a poll.
 const (
 	PollChanged   PollOutcome = "changed"   // an event was written
-	PollUnchanged PollOutcome = "unchanged" // nothing worth an event
-	PollFailed    PollOutcome = "failed"    // no readable answer; will be polled again
+	PollUnchanged PollOutcome = "unchanged" // no event was needed
+	PollFailed    PollOutcome = "failed"    // no readable answer; the task will be polled again
 )
 
 type routeMetrics struct {
@@ -73,13 +73,13 @@ type RouteMetrics struct {
 	waiting     prometheus.Gauge
 	tenants     prometheus.Gauge
 	held        prometheus.Gauge
-	polls       map[PollOutcome]prometheus.Counter // read-only once made
+	polls       map[PollOutcome]prometheus.Counter // read-only after creation
 	lateness    prometheus.Observer
 	redelivered prometheus.Counter
 	fetchErrors prometheus.Counter
 	oldest      prometheus.Gauge
 	paused      prometheus.Gauge
-	phases      map[string]prometheus.Gauge // read-only once made
+	phases      map[string]prometheus.Gauge // read-only after creation
 	submit      prometheus.Observer         // nil for chats
 	inline      prometheus.Gauge            // nil for videos
 }
@@ -117,8 +117,8 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 	return r
 }
 
-// Waiting sets how many accepted jobs of the route no replica holds, ready or in the backlog, and
-// how many tenants have jobs in the backlog.
+// Waiting sets the number of accepted jobs of the route that no replica holds, whether ready or in
+// the backlog, and the number of tenants with jobs in the backlog.
 func (r *RouteMetrics) Waiting(jobs uint64, tenants int) {
 	r.waiting.Set(float64(jobs))
 	r.tenants.Set(float64(tenants))
@@ -132,10 +132,10 @@ type OrphanedJobs struct {
 }
 
 const (
-	// maxOrphaned bounds the unconfigured routes with their own series: their names come from past
-	// configurations.
+	// maxOrphaned limits how many unconfigured routes have their own series. Their names come from
+	// past configurations.
 	maxOrphaned = 50
-	// otherRoutes is the label of all further routes. It is not a legal route name.
+	// otherRoutes is the label of all other unconfigured routes. It is not a legal route name.
 	otherRoutes = "(others)"
 )
 
@@ -152,7 +152,7 @@ func (m *Metrics) Orphaned(routes []OrphanedJobs) {
 	}
 }
 
-// Draining sets how many jobs of a draining route have not ended.
+// Draining sets the number of unfinished jobs of a draining route.
 func (m *Metrics) Draining(kind subject.Kind, route string, left uint64) {
 	m.routes.draining.WithLabelValues(string(kind), route).Set(float64(left))
 }
@@ -162,7 +162,7 @@ func (m *Metrics) NotDraining(kind subject.Kind, route string) {
 	m.routes.draining.DeleteLabelValues(string(kind), route)
 }
 
-// Oldest sets the age of the first waiting job; 0 if none waits.
+// Oldest sets the age of the first waiting job, or 0 if no job is waiting.
 func (r *RouteMetrics) Oldest(age time.Duration) {
 	r.oldest.Set(max(age, 0).Seconds())
 }
@@ -176,8 +176,8 @@ func (r *RouteMetrics) Paused(paused bool) {
 	r.paused.Set(0)
 }
 
-// Moved records a held job's change of phase. from is empty when the replica takes the job, to when
-// it releases it. Other phases are ignored.
+// Moved records a held job's change of phase. from is empty when the replica takes the job, and to
+// is empty when it releases the job. Moved ignores phases that are not in heldPhases.
 func (r *RouteMetrics) Moved(from, to string) {
 	if from == to {
 		return
@@ -190,7 +190,7 @@ func (r *RouteMetrics) Moved(from, to string) {
 	}
 }
 
-// Submitted records the time from a video task's acceptance until the log had its upstream's ID.
+// Submitted records the time from a video task's acceptance until its upstream's ID was in the log.
 func (r *RouteMetrics) Submitted(took time.Duration) {
 	if r.submit == nil {
 		return
@@ -198,7 +198,7 @@ func (r *RouteMetrics) Submitted(took time.Duration) {
 	r.submit.Observe(max(took, 0).Seconds())
 }
 
-// AddInline adds to the number of inline chats on this replica; negative when chats end.
+// AddInline adds to the number of inline chats on this replica. chats is negative when chats end.
 func (r *RouteMetrics) AddInline(chats int) {
 	if r.inline == nil {
 		return
@@ -206,7 +206,8 @@ func (r *RouteMetrics) AddInline(chats int) {
 	r.inline.Add(float64(chats))
 }
 
-// AddHeld adds to the number of jobs that this replica holds; negative when it releases jobs.
+// AddHeld adds to the number of jobs that this replica holds. jobs is negative when it releases
+// jobs.
 func (r *RouteMetrics) AddHeld(jobs int) {
 	r.held.Add(float64(jobs))
 }
@@ -219,7 +220,7 @@ func (r *RouteMetrics) PollBegan(late time.Duration) {
 	r.lateness.Observe(max(late, 0).Seconds())
 }
 
-// PollEnded counts a poll. It ignores outcomes other than the constants.
+// PollEnded counts a poll. It ignores unknown outcomes.
 func (r *RouteMetrics) PollEnded(outcome PollOutcome) {
 	if c := r.polls[outcome]; c != nil {
 		c.Inc()

@@ -41,7 +41,7 @@ func newServerMetrics(f promauto.Factory) serverMetrics {
 	}
 }
 
-// Ready sets whether this replica is ready for calls, and whether for jobs.
+// Ready sets whether this replica is ready for calls and whether it is ready for jobs.
 func (m *Metrics) Ready(calls, jobs bool) {
 	m.servers.ready.Set(truth(calls))
 	m.servers.readyForJobs.Set(truth(jobs))
@@ -52,8 +52,8 @@ func (m *Metrics) ClockOffset(offset time.Duration) {
 	m.servers.clockOffset.Set(offset.Seconds())
 }
 
-// HTTPRequest counts an answered HTTP request. pattern is http.Request.Pattern after routing, empty
-// without a match; status is the status written.
+// HTTPRequest counts an answered HTTP request. pattern is http.Request.Pattern after routing, or
+// empty if no pattern matched. status is the status written.
 func (m *Metrics) HTTPRequest(pattern string, status int, took time.Duration) {
 	if pattern == "" {
 		pattern = unmatched
@@ -62,8 +62,8 @@ func (m *Metrics) HTTPRequest(pattern string, status int, took time.Duration) {
 	m.servers.httpDuration.WithLabelValues(pattern).Observe(took.Seconds())
 }
 
-// GRPCRequest counts a finished gRPC call. method is the full name of a registered method, code is
-// codes.Code.String().
+// GRPCRequest counts a finished gRPC call. method is the full name of a registered method, and code
+// is codes.Code.String().
 func (m *Metrics) GRPCRequest(method, code string, took time.Duration) {
 	m.servers.grpc.WithLabelValues(method, code).Inc()
 	m.servers.grpcDuration.WithLabelValues(method).Observe(took.Seconds())

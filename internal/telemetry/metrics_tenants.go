@@ -18,16 +18,16 @@ const otherTenants = "(others)"
 // tenantLimits lists the codes of refusals due to a tenant's limits.
 var tenantLimits = []errcode.Code{errcode.RateLimited, errcode.TenantFull}
 
-// tenantMetrics has series of the first tenants that rank among the largest. A tenant keeps its
-// series until the process ends: a counter that changed its label would seem to go backwards, and
-// each new label is another series in Prometheus.
+// tenantMetrics has separate series for the first tenants that rank among the largest. A tenant
+// keeps its series until the process ends. If its label changed, its counters would seem to go
+// backwards, and Prometheus would store another series.
 type tenantMetrics struct {
 	unfinished *prometheus.GaugeVec
 	accepted   *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 
 	mu    sync.RWMutex
-	most  int             // most tenants with their own series; 0 disables tenant metrics
+	most  int             // how many tenants may have their own series; 0 disables tenant metrics
 	named map[string]bool // tenants with their own series
 }
 
@@ -43,8 +43,8 @@ func newTenantMetrics(f promauto.Factory) *tenantMetrics {
 	}
 }
 
-// LabelTenants sets how many tenants get their own series; all others share one. Call it once,
-// before anything is counted. Without it, or with 0, tenants are not counted.
+// LabelTenants sets how many tenants get their own series. All others share one series. Call it
+// once, before anything is counted. If it is not called or most is 0, tenants are not counted.
 func (m *Metrics) LabelTenants(most int) {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *Metrics) LabelTenants(most int) {
 	}
 }
 
-// start creates a tenant's series before they first count. The caller holds the lock.
+// start creates a tenant's series before their first event. The caller holds the lock.
 func (t *tenantMetrics) start(tenant string) {
 	t.accepted.WithLabelValues(tenant)
 	for _, code := range tenantLimits {
@@ -77,7 +77,7 @@ func (t *tenantMetrics) accept(tenant string) {
 	}
 }
 
-// TenantRefused counts a request refused because of a tenant's limits, with its code of the error
+// TenantRefused counts a request refused because of a tenant's limits, by its code from the error
 // table.
 func (m *Metrics) TenantRefused(tenant, code string) {
 	if label, counted := m.tenants.label(tenant); counted {
@@ -92,9 +92,9 @@ func (m *Metrics) LabelledTenants() []string {
 	return slices.Sorted(maps.Keys(m.tenants.named))
 }
 
-// TenantsUnfinished sets the unfinished jobs of each labelled tenant, and of all others together.
-// jobs covers the labelled and the largest tenants, total all tenants. The largest tenants get the
-// series that are left.
+// TenantsUnfinished sets the number of unfinished jobs of each labelled tenant, and of all other
+// tenants together. jobs covers the labelled and the largest tenants, and total covers all tenants.
+// Any series still available go to the largest tenants.
 func (m *Metrics) TenantsUnfinished(jobs map[string]int64, total int64) {
 	t := m.tenants
 	t.mu.Lock()

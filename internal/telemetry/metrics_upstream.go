@@ -40,7 +40,7 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 	}
 }
 
-// Retry counts a retry that was sent, or held back by the retry budget.
+// Retry counts a retry that was sent or was held back by the retry budget.
 func (m *Metrics) Retry(sent bool) {
 	outcome := "held_back"
 	if sent {
@@ -75,8 +75,8 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 }
 
 // Request counts a finished call. op names the call (create, poll, chat, models). verdict is the
-// verdict of a submission; for other calls it is answered, failed or given_up (by the caller).
-// httpStatus is 0 without an answer.
+// verdict of a submission. For other calls, it is answered, failed or given_up (by the caller).
+// httpStatus is 0 if there was no answer.
 func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.Duration) {
 	u.requests.WithLabelValues(u.name, op, verdict, statusClass(httpStatus)).Inc()
 	u.duration.WithLabelValues(u.name, op).Observe(took.Seconds())
@@ -97,18 +97,19 @@ func (u *UpstreamMetrics) BreakerOpen(open bool) {
 	u.open.Set(truth(open))
 }
 
-// KeysOut sets how many keys of the upstream wait or cool down.
+// KeysOut sets the number of upstream keys that are waiting or cooling down.
 func (u *UpstreamMetrics) KeysOut(keys int) {
 	u.out.Set(float64(keys))
 }
 
-// AddInHand adds to the number of jobs that this replica has at the upstream; negative when jobs
-// end or move.
+// AddInHand adds to the number of jobs that this replica has at the upstream. jobs is negative when
+// jobs end or move.
 func (u *UpstreamMetrics) AddInHand(jobs int) {
 	u.jobsInHand.Add(float64(jobs))
 }
 
-// statusClass returns the class of a status, such as 2xx; none for 0, other for an invalid status.
+// statusClass returns the class of a status, such as "2xx". It returns "none" for 0 and "other" for
+// an invalid status.
 func statusClass(status int) string {
 	if status == 0 {
 		return "none"

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Environment variables that enable tracing, the more specific first.
+// Environment variables that enable or disable tracing. The traces endpoint takes precedence.
 const (
 	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -32,10 +32,10 @@ type Tracing struct {
 	Provider trace.TracerProvider
 	// Propagator reads and writes W3C traceparent and tracestate.
 	Propagator propagation.TextMapPropagator
-	// Shutdown sends buffered spans and stops the exporter, within ctx. It is never nil and may be
-	// called twice.
+	// Shutdown sends buffered spans and stops the exporter before ctx ends. It is never nil and may
+	// be called twice.
 	Shutdown func(ctx context.Context) error
-	// Endpoint is the collector's URL, for the startup log; empty if spans are not exported.
+	// Endpoint is the collector's URL for the startup log. It is empty if spans are not exported.
 	Endpoint string
 }
 
@@ -43,11 +43,11 @@ type Tracing struct {
 // OTEL_EXPORTER_OTLP_ENDPOINT (http:// without TLS, https:// with TLS). If neither is set or
 // OTEL_SDK_DISABLED is true, no span is recorded, but trace contexts are still passed on.
 //
-// An unreachable collector is not an error, now or later: log gets one warning when exports start
+// An unreachable collector never causes an error. Instead, log gets one warning when exports start
 // to fail and one record when they work again. Other OTEL_ variables set samplers, headers,
 // certificates, timeouts and resource attributes, as the OpenTelemetry SDK documents.
 //
-// NewTracing fails if the endpoint is not such a URL.
+// NewTracing returns an error if the endpoint is not an http or https URL.
 func NewTracing(ctx context.Context, log *slog.Logger, serviceVersion string, getenv func(string) string) (Tracing, error) {
 	endpoint, err := tracesEndpoint(getenv)
 	if err != nil {
@@ -82,8 +82,8 @@ func tracesEndpoint(getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-// checkEndpoint validates the URL: the exporter silently falls back to its default endpoint if it
-// cannot parse it.
+// checkEndpoint validates the URL. Without this check, the exporter would silently fall back to its
+// default endpoint for a URL that it cannot parse.
 func checkEndpoint(name, value string) error {
 	u, err := url.Parse(value)
 	if err != nil {
@@ -100,7 +100,7 @@ func checkEndpoint(name, value string) error {
 }
 
 func newProvider(ctx context.Context, log *slog.Logger, version, endpoint string) (*sdktrace.TracerProvider, error) {
-	// The environment comes last, so that OTEL_SERVICE_NAME wins.
+	// Read the environment last, so that OTEL_SERVICE_NAME takes precedence.
 	res, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(
@@ -123,7 +123,7 @@ func newProvider(ctx context.Context, log *slog.Logger, version, endpoint string
 	), nil
 }
 
-// loggedExporter reports failed exports to log. Otherwise the SDK passes them to a process-wide
+// loggedExporter reports failed exports to log. Otherwise the SDK would pass them to a process-wide
 // handler that writes to stderr.
 type loggedExporter struct {
 	sdktrace.SpanExporter
@@ -133,8 +133,8 @@ type loggedExporter struct {
 	failing bool
 }
 
-// ExportSpans sends spans. It does not return failures, which lose the spans; it logs the first
-// failure after a success.
+// ExportSpans sends spans. Spans are lost if that fails. It does not return the error but logs the
+// first failure after a success.
 func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	if errors.Is(err, context.Canceled) {

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// ErrBadGzip says that an answer arrived completely but its gzip data is damaged.
+// ErrBadGzip reports that an answer arrived in full but its gzip data is damaged.
 var ErrBadGzip = errors.New("the answer's gzip data is damaged")
 
-// gzipMagic begins all gzip data. Neither JSON nor a stream can begin with it.
+// gzipMagic is the prefix of all gzip data. JSON and event streams never start with it.
 const gzipMagic = "\x1f\x8b"
 
-// Encoding returns the content codings in an answer's header, or "". genbus asks for identity, but
-// some servers and proxies compress anyway.
+// Encoding returns the content codings in an answer's header other than identity, or "". genbus
+// asks for identity, but some servers and proxies compress anyway.
 func Encoding(h http.Header) string {
 	var codings []string
 	for _, value := range h.Values("Content-Encoding") {
@@ -30,11 +30,11 @@ func Encoding(h http.Header) string {
 	return strings.Join(codings, ", ")
 }
 
-// Decode replaces the body of a gzip answer by its decoded form and removes Content-Encoding.
-// Decode itself reads nothing, and the new body returns data as soon as it can be decoded, so
-// streams are not delayed. It needs a small, fixed amount of memory; the reader must limit the
-// length, as with a plain answer. Answers in other encodings stay unchanged, because servers put
-// words such as utf-8 into the header. A caller that cannot read such a body reports the encoding.
+// Decode replaces the body of a gzip answer with its decoded form and removes Content-Encoding. It
+// reads nothing itself, and the new body returns data as soon as it can be decoded, so streams are
+// not delayed. It needs a small, fixed amount of memory, but the reader must limit the length, as
+// with a plain answer. Answers with any other Content-Encoding are left unchanged, because some
+// servers put values such as utf-8 there. Callers that cannot read such a body report the encoding.
 func Decode(resp *http.Response) {
 	if coding := strings.ToLower(Encoding(resp.Header)); coding != "gzip" && coding != "x-gzip" {
 		return
@@ -48,9 +48,9 @@ func Decode(resp *http.Response) {
 // gunzip is the body of an answer labelled as gzip.
 type gunzip struct {
 	compressed source
-	in         *bufio.Reader // reads compressed; nil before the first read
+	in         *bufio.Reader // reads from compressed; nil before the first read
 	member     *gzip.Reader  // nil if the body is not compressed after all
-	between    bool          // a member has ended and the next has not been looked for
+	between    bool          // a member has ended, and next has not been called yet
 	err        error         // sticky, including io.EOF
 }
 
@@ -75,7 +75,7 @@ func (g *gunzip) Read(p []byte) (int, error) {
 			return n, g.err
 		}
 		g.between = true
-		if n > 0 { // the next member may come much later
+		if n > 0 { // the next member may arrive much later
 			return n, nil
 		}
 	}
@@ -97,8 +97,8 @@ func (g *gunzip) begin() {
 	g.member.Multistream(false)
 }
 
-// next continues with the next member. Other data after a complete member is padding from some
-// servers, and is ignored.
+// next moves to the next member. Any other data after a complete member is ignored, because some
+// servers append padding.
 func (g *gunzip) next() {
 	g.between = false
 	if !g.atMember() {
@@ -136,20 +136,22 @@ func (g *gunzip) explain(err error) error {
 // Close closes the answer's body.
 func (g *gunzip) Close() error { return g.compressed.body.Close() }
 
-// Limits against gzip bombs. Only MaxBody limits the first freeGrowth bytes, and it has to allow a
-// result inside the answer (a data: URL). Beyond that no genuine JSON grows maxGrowth times.
+// Limits against gzip bombs. The first freeGrowth decoded bytes are limited only by MaxBody, which
+// must leave room for an inline result (a data: URL). Beyond that, no genuine JSON expands by a
+// factor of maxGrowth.
 const (
 	freeGrowth = 1 << 20
 	maxGrowth  = 100
 )
 
-// bomb reports whether body is gzip data that has grown too much, to n bytes.
+// bomb reports whether body is gzip data whose decoded length n is out of proportion to its
+// compressed length.
 func bomb(body io.Reader, n int) bool {
 	g, ok := body.(*gunzip)
 	return ok && n > freeGrowth && n > maxGrowth*g.compressed.n
 }
 
-// source counts the bytes that it reads and keeps the error of its body.
+// source counts the bytes read from body and keeps its error, unless that is io.EOF.
 type source struct {
 	body io.ReadCloser
 	n    int

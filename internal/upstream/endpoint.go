@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// DefaultMaxBody is the default limit on an upstream's answer.
+// DefaultMaxBody is the default of Endpoint.MaxBody.
 const DefaultMaxBody = 32 << 20
 
-// Endpoint is an upstream server and a key for it. It must not change after construction and is
-// safe for concurrent use.
+// Endpoint is an upstream server and a key for it. It must not be modified after construction and
+// is safe for concurrent use.
 type Endpoint struct {
 	// Name is the upstream's name in the configuration. It appears in errors.
 	Name string
@@ -25,13 +25,13 @@ type Endpoint struct {
 	BaseURL string
 	// Key is sent as a bearer token. If it is empty, no Authorization header is sent.
 	Key Secret
-	// Auth signs each request instead of sending the bearer token. Nil uses Key.
+	// Auth signs each request instead of sending the bearer token. If it is nil, Key is used.
 	Auth Authorizer
 	// Client makes the calls. It must come from NewHTTPClient.
 	Client *http.Client
 	// ReuseConnections lets creates over HTTP/1.1 reuse connections, as all other calls do. If the
-	// upstream closes such a connection at that moment, the outcome of the create is unknown.
-	// Default false.
+	// upstream closes a reused connection while a create is being sent, the outcome of that create
+	// is unknown. Default false.
 	ReuseConnections bool
 	// MaxBody limits the bytes of an answer read by AppendBody. Default 32 MiB.
 	MaxBody int64
@@ -40,12 +40,13 @@ type Endpoint struct {
 	Header http.Header
 }
 
-// Authorizer signs requests the vendor's way. It is safe for concurrent use.
+// Authorizer signs requests with a vendor's scheme. Implementations must be safe for concurrent
+// use.
 type Authorizer interface {
-	// Authorize sets the authentication headers. It is called once per request, when the rest of
+	// Authorize sets the authentication headers. It is called once per request, after the rest of
 	// the request is final. body is the body to send, or nil.
 	Authorize(req *http.Request, body []byte) error
-	// Secrets returns texts that must not appear in errors.
+	// Secrets returns strings that must not appear in errors.
 	Secrets() []string
 }
 
@@ -64,10 +65,10 @@ func (ep *Endpoint) URL(path string) string {
 	return base + path
 }
 
-// NewRequest returns a request for path, which starts with "/" and is already escaped. A nil body
-// sends none. A body is sent at most once: it has no GetBody, so net/http cannot repeat it, and it
-// cannot be read after Do has returned an error. An empty, non-nil body is an error, because
-// net/http treats it as no body and may send the request again.
+// NewRequest returns a request for path, which starts with "/" and is already escaped. If body is
+// nil, the request has none. A body is sent at most once: the request has no GetBody, so net/http
+// cannot resend it, and the body cannot be read after Do has returned an error. An empty, non-nil
+// body is an error, because net/http treats it as no body and may resend the request.
 func (ep *Endpoint) NewRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	var once *onceBody
 	if body != nil {
@@ -103,9 +104,9 @@ func (ep *Endpoint) setHeader(h http.Header, hasBody bool) {
 }
 
 // Do sends a request from NewRequest and returns the answer, whatever its status, with gzip
-// decoded. The caller must close its body. The error is always an *Error with HTTPStatus 0. Written
-// says whether the upstream may have processed the request; without a body it is always true,
-// because only requests with a body are traced.
+// decoded. The caller must close its body. The error is always an *Error with HTTPStatus 0. Its
+// Written field reports whether the upstream may have processed the request. A request without a
+// body counts as written once it has been signed, because only requests with a body are traced.
 func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
 	resp, err := ep.DoRaw(op, req)
 	if err == nil {
@@ -114,7 +115,8 @@ func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// DoRaw is Do without decoding, for files: their lengths and ranges refer to the bytes as sent.
+// DoRaw is like Do but does not decode the body. It is meant for files, whose lengths and ranges
+// refer to the bytes as sent.
 func (ep *Endpoint) DoRaw(op string, req *http.Request) (*http.Response, error) {
 	if err := ep.authorize(req); err != nil {
 		return nil, &Error{Op: op, Message: ep.clean("the request could not be signed: " + err.Error()), Err: err}
@@ -126,12 +128,12 @@ func (ep *Endpoint) DoRaw(op string, req *http.Request) (*http.Response, error) 
 	return nil, ep.transportError(req, op, err)
 }
 
-// DoRepeatable sends a request made by build, as Do does. It sends a new one immediately if the
-// upstream certainly did not process the first and a new connection may help: either nothing was
-// written to a reused connection, which the upstream may have closed, or the upstream refused the
-// HTTP/2 stream. Over HTTP/1.1 the second request gets a new connection. again, if not nil, is
-// called before it. A second failure is final. A timeout is not repeated, because it has used up
-// its time. The error is always an *Error.
+// DoRepeatable sends a request made by build, as Do does. If the upstream certainly did not process
+// the request and a new connection may help, DoRepeatable immediately sends another. This is the
+// case if nothing was written to a reused connection, which the upstream may have closed, or if the
+// upstream refused the HTTP/2 stream. Over HTTP/1.1 the second request uses a new connection. If
+// again is not nil, it is called before the second request. A second failure is final. Timeouts are
+// not retried, because the time allowed has been used up. The error is always an *Error.
 func (ep *Endpoint) DoRepeatable(ctx context.Context, op string, again func(), build func(context.Context) (*http.Request, error)) (*http.Response, error) {
 	resp, err := ep.buildAndDo(ctx, op, build)
 	if err == nil || ctx.Err() != nil || !repeatable(AsError(op, err)) {
@@ -151,7 +153,7 @@ func (ep *Endpoint) buildAndDo(ctx context.Context, op string, build func(contex
 	return ep.Do(op, req)
 }
 
-// repeatable reports whether a failed request may be sent again immediately.
+// repeatable reports whether a failed request may be resent immediately.
 func repeatable(e *Error) bool {
 	if cause, ok := errors.AsType[net.Error](e); ok && cause.Timeout() {
 		return false
@@ -170,9 +172,9 @@ func (ep *Endpoint) authorize(req *http.Request) error {
 	return ep.Auth.Authorize(req, body)
 }
 
-// AppendBody reads the rest of an answer, appends it to dst and closes it. The error is always an
-// *Error: the connection broke, the context ended, the gzip data is damaged or grows too much, or
-// the decoded answer is longer than MaxBody.
+// AppendBody reads the rest of an answer's body, appends it to dst and closes the body. The error
+// is always an *Error. It means that the connection broke, the context ended, the gzip data is
+// damaged or grows too much, or the decoded answer is longer than MaxBody.
 func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	limit := ep.maxBody()
@@ -238,7 +240,7 @@ func (ep *Endpoint) transportError(req *http.Request, op string, err error) *Err
 	return e
 }
 
-// reason returns why the context ended, or else the transport error.
+// reason returns the cause of ctx if ctx has ended, and the transport error otherwise.
 func reason(ctx context.Context, err error) string {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause.Error()
@@ -247,8 +249,8 @@ func reason(ctx context.Context, err error) string {
 }
 
 // Reason returns the text of a transport error without details that callers must not see: the
-// addresses of the connection, of a proxy and of the resolver, and the answer of a server that does
-// not speak HTTP.
+// addresses of the connection, the proxy and the resolver, and the answer of a server that does not
+// speak HTTP.
 func Reason(err error) string {
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
 		if lookup.IsNotFound {
@@ -257,11 +259,11 @@ func Reason(err error) string {
 		return "host name lookup failed"
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		// The system's error often begins with the same word.
+		// The system's error often starts with op.Op, too.
 		return op.Op + ": " + strings.TrimPrefix(Reason(op.Err), op.Op+": ")
 	}
 	text := err.Error()
-	// Each of these begins an error of net/http that quotes the answer.
+	// The net/http errors that contain these phrases quote the answer.
 	for _, quoted := range []string{"malformed HTTP", "malformed MIME", "Content-Length", "transfer encoding", "Trailer key", "trailer key"} {
 		if strings.Contains(text, quoted) {
 			return "the answer is not valid HTTP"
@@ -270,7 +272,7 @@ func Reason(err error) string {
 	return text
 }
 
-// clean truncates a message and removes secrets, which some servers echo.
+// clean removes secrets, which some servers echo, from a message and truncates it.
 func (ep *Endpoint) clean(message string) string {
 	const minKey = 8 // shorter secrets would match inside ordinary words
 	secrets := []string{string(ep.Key)}
@@ -285,14 +287,14 @@ func (ep *Endpoint) clean(message string) string {
 	return CutMessage(message)
 }
 
-// NotSent returns the *Error for a request that could not be built. The same request would fail
-// again.
+// NotSent returns the *Error for a request that could not be built. The error is final, because
+// building the same request again would fail too.
 func NotSent(op string, err error) *Error {
 	return &Error{Op: op, Message: CutMessage(err.Error()), Final: true, Err: err}
 }
 
-// AsError returns the *Error in err. Any other error is wrapped in one that assumes the worst: the
-// request may have been written and its outcome is unknown. It returns nil for nil.
+// AsError returns the *Error in err. It wraps any other error in an *Error that assumes the worst:
+// that the request was written, so its outcome is unknown. If err is nil, AsError returns nil.
 func AsError(op string, err error) *Error {
 	if err == nil {
 		return nil

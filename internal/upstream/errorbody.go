@@ -15,25 +15,25 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// Limits on the bytes of an upstream's text in genbus's errors.
+// Limits, in bytes, on upstream text in genbus errors.
 const (
 	maxMessage = 2 << 10
 	maxWord    = 256 // a code, type, param or request ID
 
-	maxExcerpt = 2 * maxMessage // the beginning of an answer that describe examines
+	maxExcerpt = 2 * maxMessage // how much of an answer describe examines
 )
 
 // ErrorBody holds the content of an error answer, whatever its form.
 type ErrorBody struct {
-	// Code is the code word, or an integer in decimal. It is empty for null, 0, "" or a missing
-	// code.
+	// Code is the error code, with a number as written. It is empty if the code is null, 0, "" or
+	// missing.
 	Code string
 	Type string
 	// Param names the request parameter at fault.
 	Param string
 	// Message is truncated to 2 KiB at a rune boundary.
 	Message string
-	// RequestID is the upstream's ID of the call, if the body contains it.
+	// RequestID is the upstream's ID for the call, if the body contains it.
 	RequestID string
 }
 
@@ -46,9 +46,10 @@ type ErrorBody struct {
 //	{"detail":"text"|[{"loc":[..],"msg":".."}]|{..}}
 //	{"message":".."}  {"msg":".."}
 //
-// The bool is false if the body has none of these forms (a proxy's HTML page, plain text, empty) or
-// reports no error (an error object with code 0 and no message). Then Message is a short
-// description of the body, which quotes only text, or empty. RequestID is set in any case.
+// The bool is false if the body has none of these forms (for example an HTML page from a proxy,
+// plain text or nothing) or reports no error (an error object with code 0 and no message). In that
+// case Message is a short description of the body, or empty. The description quotes the body only
+// if it is text. RequestID is set whenever the body contains one.
 func ParseErrorBody(body []byte) (ErrorBody, bool) {
 	fields, ok := object(body)
 	if !ok {
@@ -89,8 +90,8 @@ func readFields(fields map[string]jsontext.Value) ErrorBody {
 	return e
 }
 
-// readMetadata reads the ResponseMetadata of a vendor's API gateway that refused a request before
-// the service saw it.
+// readMetadata reads the ResponseMetadata that a vendor's API gateway sends if it refuses a request
+// before the service sees it.
 func readMetadata(metadata map[string]jsontext.Value) ErrorBody {
 	fields, _ := object(metadata["Error"])
 	return ErrorBody{
@@ -118,7 +119,7 @@ func (e ErrorBody) cut() ErrorBody {
 	}
 }
 
-// detail reads FastAPI's detail: a text, a list of findings or an object.
+// detail reads FastAPI's detail: a string, a list of errors or an object.
 func detail(v jsontext.Value) string {
 	switch v.Kind() {
 	case '"':
@@ -148,17 +149,17 @@ func object(v []byte) (map[string]jsontext.Value, bool) {
 	return fields, true
 }
 
-// text returns the value of a JSON string, and "" for any other value.
+// text returns the value of a JSON string, or "" for any other JSON value.
 func text(v jsontext.Value) string {
 	if v.Kind() != '"' {
 		return ""
 	}
-	// AppendUnquote reports invalid UTF-8, but replaces it.
+	// AppendUnquote replaces invalid UTF-8, although it also returns an error.
 	b, _ := jsontext.AppendUnquote(nil, v)
 	return strings.TrimSpace(string(b))
 }
 
-// word returns a code: a string's value, a number as written, or "" for 0.
+// word returns an error code: the value of a string, or a number other than 0 as written.
 func word(v jsontext.Value) string {
 	if v.Kind() == '0' {
 		if s := string(v); s != "0" {
@@ -187,7 +188,7 @@ func describe(body []byte) string {
 	}
 }
 
-// beginning returns at most limit bytes, ending at a rune boundary.
+// beginning returns the start of body, at most limit bytes, cut at a rune boundary.
 func beginning(body []byte, limit int) []byte {
 	if len(body) <= limit {
 		return body
@@ -198,7 +199,8 @@ func beginning(body []byte, limit int) []byte {
 	return body[:limit]
 }
 
-// isText reports whether s may be quoted: UTF-8 without control characters.
+// isText reports whether s may be quoted: it must be valid UTF-8 without control characters other
+// than tab, CR and LF.
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
 }
@@ -217,7 +219,7 @@ func htmlTitle(page string) string {
 	return CutMessage(strings.TrimSpace(title))
 }
 
-// RequestID returns the upstream's ID of the call from the headers, or "".
+// RequestID returns the upstream's ID for the call from the headers, or "".
 func RequestID(h http.Header) string {
 	for _, name := range []string{"X-Request-Id", "X-Oneapi-Request-Id", "X-Generation-Id"} {
 		if id := h.Get(name); id != "" {
@@ -227,9 +229,9 @@ func RequestID(h http.Header) string {
 	return ""
 }
 
-// ResponseError converts an error answer to an *Error. The bool reports whether the body was
-// readable as an error. If it is not text, the message includes its declared type and encoding.
-// RequestID comes from a header, or else from the body.
+// ResponseError converts an error answer to an *Error. The bool reports whether the body could be
+// read as an error. If not, and the body is encoded or not text, the message also states the
+// declared type and encoding. RequestID comes from a header or, failing that, from the body.
 func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (*Error, bool) {
 	said, readable := ParseErrorBody(body)
 	if !readable && said.Message != "" && (Encoding(resp.Header) != "" || !isText(string(beginning(body, maxExcerpt)))) {
@@ -248,8 +250,8 @@ func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (
 	}, readable
 }
 
-// Declared returns the type and encoding in an answer's header, in parentheses, for appending to a
-// description of the body.
+// Declared returns the content type and encoding that an answer's header declares, in parentheses,
+// to be appended to a description of the body.
 func Declared(h http.Header) string {
 	s := fmt.Sprintf(" (Content-Type %.100q", h.Get("Content-Type"))
 	if encoding := Encoding(h); encoding != "" {
@@ -258,8 +260,8 @@ func Declared(h http.Header) string {
 	return s + ")"
 }
 
-// redirectHost returns the host in a redirect's Location, "another path" for the same host, or ""
-// if the answer is not a redirect.
+// redirectHost describes the target of a redirect: the host in Location, or "another path" if
+// Location names no host. It returns "" if the answer is not a redirect.
 func redirectHost(resp *http.Response) string {
 	if resp.StatusCode < 300 || resp.StatusCode > 399 || resp.StatusCode == http.StatusNotModified {
 		return ""
@@ -271,14 +273,15 @@ func redirectHost(resp *http.Response) string {
 	return "host " + u.Host
 }
 
-// CutMessage truncates a message to 2 KiB, the limit of an Error, at a rune boundary, and makes it
-// valid UTF-8.
+// CutMessage makes a message valid UTF-8 and truncates it at a rune boundary to 2 KiB, the limit of
+// Error.Message.
 func CutMessage(s string) string { return cut(s, maxMessage) }
 
-// CutWord does the same for a code, type, param or request ID, at 256 bytes.
+// CutWord is like CutMessage but truncates to 256 bytes. It is meant for codes, types, params and
+// request IDs.
 func CutWord(s string) string { return cut(s, maxWord) }
 
-// cut makes s valid UTF-8 of at most limit bytes, ending at a rune boundary.
+// cut makes s valid UTF-8 and truncates it at a rune boundary to at most limit bytes.
 func cut(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {

@@ -10,25 +10,25 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// OpFind names the look-up of a task in errors.
+// OpFind is the Error.Op of task look-ups.
 const OpFind = "find"
 
-// Finder is a VideoClient that can find a task by the ID that genbus put into its create
+// Finder is a VideoClient that can find a task by the ID that genbus sent when creating it
 // (VideoCreate.OwnID).
 type Finder interface {
-	// Find looks up a task. own.ID is that ID, and own.Ticket is the ticket that the create would
-	// return. If the vendor sees no such task, Find returns nil without an error; the task may
-	// still appear later. An error means that the vendor did not answer the question.
+	// Find looks up a task. own.ID is the OwnID of the create, and own.Ticket is the ticket that
+	// the create would return. If the vendor shows no such task, Find returns nil without an error,
+	// but the task may still appear later. An error means that the vendor gave no usable answer.
 	Find(ctx context.Context, own TaskRef) (*Found, error)
 }
 
-// Found is a task found by a vendor.
+// Found is a task found at a vendor.
 type Found struct {
 	// Submission is the accepted submission of the task.
 	Submission Submission
 	// OwnID is the ID from the task's create, as reported by the vendor.
 	OwnID string
-	// CreatedAt is the time by the vendor's clock; zero if unknown.
+	// CreatedAt is the creation time by the vendor's clock, or zero if unknown.
 	CreatedAt time.Time
 }
 
@@ -39,9 +39,9 @@ const (
 	findTimeout = 30 * time.Second
 )
 
-// LookUp asks a vendor for the task of a job that named it own.ID and was first submitted at
-// submitted. It returns nil unless it finds the task. A task with another ID, or an older one,
-// belongs to another job.
+// LookUp asks a vendor for the task that a job created under the ID own.ID. The job was first
+// submitted at submitted. The returned Submission is nil unless the task is found. A task that has
+// another ID, or was created before the job was submitted, belongs to another job.
 func LookUp(ctx context.Context, vendor Finder, own TaskRef, submitted time.Time) (*genbusv1.LookUp, *Submission) {
 	ctx, cancel := context.WithTimeoutCause(ctx, findTimeout, fmt.Errorf("the upstream did not answer the look-up within %s", findTimeout))
 	defer cancel()

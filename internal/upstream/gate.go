@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// gatedConn is a connection that can refuse to send a request and knows whether any of its body was
-// sent. Refusing the body alone is not enough: net/http writes the header block before it reads the
-// body. It reads the body before the connection sends any of the body.
+// gatedConn is a connection that can refuse to send a request and tracks whether any of the
+// request's body was sent. Refusing only the body is not enough, because net/http writes the header
+// block before it reads the body. But net/http always reads from the body before the connection
+// sends any of it.
 type gatedConn struct {
 	net.Conn
 	request atomic.Pointer[onceBody] // the request whose body has not been sent yet
 }
 
-// Write refuses to start sending a body whose request was given up or is past its deadline. Bytes
-// written before net/http reads the body belong to the header block.
+// Write fails if none of the body has been sent and the request was given up or is past its
+// deadline. Bytes written before net/http reads the body belong to the header block.
 func (c *gatedConn) Write(p []byte) (int, error) {
 	b := c.request.Load()
 	if b == nil {
@@ -37,9 +38,9 @@ func (c *gatedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline gives up a request whose body has not been sent. Only TLS sets a deadline,
-// before it writes close_notify, which would count as the body. As a result close_notify is refused
-// too, and the upstream sees the connection end without it.
+// SetWriteDeadline seals a request whose body has not been sent. Only crypto/tls sets a write
+// deadline, before it writes close_notify, which would otherwise count as part of the body. As a
+// result close_notify is refused too, and the connection ends without it.
 func (c *gatedConn) SetWriteDeadline(t time.Time) error {
 	if b := c.request.Load(); b != nil {
 		b.seal()
@@ -58,7 +59,8 @@ func gated(dial func(context.Context, string, string) (net.Conn, error)) func(co
 }
 
 // gateOf returns the gated connection below TLS, or nil for HTTP/2. An HTTP/2 connection carries
-// many requests, and a request whose body is refused is reset before the upstream has all of it.
+// many requests, so it cannot be gated. If a body is refused there, net/http resets the stream
+// before the upstream has the whole request.
 func gateOf(conn net.Conn) *gatedConn {
 	if secured, ok := conn.(*tls.Conn); ok {
 		if secured.ConnectionState().NegotiatedProtocol == "h2" {

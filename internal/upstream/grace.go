@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// answerGrace is how long a create waits for its answer beyond its deadline. It is less than the
-// time that a replica waits after that deadline before it takes over the job.
+// answerGrace is how long a create waits for its answer beyond its deadline. It must be shorter
+// than the time that other replicas wait after that deadline before they take over the job.
 const answerGrace = 2 * time.Second
 
-// awaitAnswer returns the context for waiting for the answer to a request. It ends with ctx. But if
-// ctx ends by its deadline after the whole body was sent, it ends answerGrace later. The grace
-// starts when the process notices the deadline: a process that was paused finds the answer in its
-// socket afterwards, and no other process can learn it. The caller must call end after reading the
-// answer.
+// awaitAnswer returns a context for awaiting the answer to a request. The context ends with ctx,
+// unless ctx reaches its deadline after the whole body was sent. In that case it ends answerGrace
+// later. The grace period starts when the process notices the deadline, because a process that was
+// paused may find the answer in its socket when it resumes, and no other process can receive it.
+// The caller must call end after reading the answer.
 func awaitAnswer(ctx context.Context, body io.Reader) (_ context.Context, end func()) {
 	if ctx.Err() != nil {
 		return ctx, func() {}

@@ -16,7 +16,7 @@ import (
 // Model is an entry of an upstream's model list.
 type Model struct {
 	ID string
-	// Created is in Unix seconds, 0 if unknown.
+	// Created is in Unix seconds, or 0 if unknown.
 	Created int64
 	// OwnedBy is empty if unknown.
 	OwnedBy string

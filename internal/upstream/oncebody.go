@@ -17,25 +17,25 @@ var errSealed = errors.New("the request was abandoned")
 // errTooLate is returned to net/http if it tries to send a request after its deadline.
 var errTooLate = fmt.Errorf("the request came too late to be sent: %w", context.DeadlineExceeded)
 
-// onceBody is a request body that knows whether any of the request may have been sent, and that can
-// be closed for good. net/http resends a POST with an Idempotency-Key if a reused connection breaks
-// and it can get the body again. It cannot get this one: the body is neither nil nor http.NoBody,
-// and the request has no GetBody.
+// onceBody is a request body that tracks whether any of the request may have been sent, and that
+// can be closed for good. net/http resends a POST with an Idempotency-Key if a reused connection
+// breaks and the body can be read again. This body cannot be read again, because it is neither nil
+// nor http.NoBody and the request has no GetBody.
 type onceBody struct {
 	mu       sync.Mutex
 	bytes    []byte
 	reader   bytes.Reader
-	until    time.Time // no byte is sent after it; zero for no limit
+	until    time.Time // sending the body must start by then; zero for no limit
 	gated    bool      // a gatedConn tracks what is sent
 	begun    bool
 	written  bool
 	sealed   bool
 	reused   bool // its connection has carried other requests
-	informed bool // the upstream has sent a 1xx
+	informed bool // the upstream has sent a 1xx answer
 }
 
-// newOnceBody returns a body that is not sent after the deadline of ctx. It does not rely on the
-// context's timer, which may fire after the connection proceeds if the process was paused.
+// newOnceBody returns a body whose sending cannot start after the deadline of ctx. It does not rely
+// on the context's timer, which may fire too late if the process was paused.
 func newOnceBody(ctx context.Context, body []byte) *onceBody {
 	b := &onceBody{bytes: body}
 	b.until, _ = ctx.Deadline()
@@ -43,8 +43,9 @@ func newOnceBody(ctx context.Context, body []byte) *onceBody {
 	return b
 }
 
-// trace tracks when the request is sent. Over HTTP/2 no gate can track this. There the request
-// counts as sent once its header block is written, which net/http does before it reads the body.
+// trace tracks when the request is sent. An HTTP/2 connection has no gate to track this, so there
+// the request counts as sent once its header block is written. net/http writes the header block
+// before it reads the body.
 func (b *onceBody) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -70,7 +71,7 @@ func (b *onceBody) setConn(gated, reused bool) {
 	b.gated, b.reused = gated, reused
 }
 
-// wroteHeaders is called by net/http when the headers are written, perhaps only to its buffer.
+// wroteHeaders is called by net/http after it has written the headers, possibly only to its buffer.
 func (b *onceBody) wroteHeaders() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +79,7 @@ func (b *onceBody) wroteHeaders() {
 }
 
 // leave must be called before each write to a gated connection until the body is being sent. After
-// an error nothing more of the request is written.
+// an error, nothing more of the request is written.
 func (b *onceBody) leave() (begun bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +94,7 @@ func (b *onceBody) leave() (begun bool, err error) {
 	return b.begun, nil
 }
 
-// stay reverts leave: the connection accepted nothing of the body and never will.
+// stay reverts leave if the connection accepted none of the body and never will.
 func (b *onceBody) stay() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +102,8 @@ func (b *onceBody) stay() {
 }
 
 // Read marks the request as written, unless a gated connection tracks that. It refuses to start the
-// body after the deadline: headers without a body are not a complete request.
+// body after the deadline. Headers that were already sent are harmless, because without a body the
+// request is incomplete.
 func (b *onceBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,15 +118,16 @@ func (b *onceBody) Read(p []byte) (int, error) {
 	return b.reader.Read(p)
 }
 
-// left reports whether the whole request has been handed over for sending. The connection may still
-// refuse its first write.
+// left reports whether net/http has read the whole body. The connection may still refuse to write
+// it.
 func (b *onceBody) left() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.begun && !b.sealed && b.reader.Len() == 0
 }
 
-// late also compares wall clocks, because the monotonic clock stops while the machine sleeps.
+// late reports whether the time to start sending has passed. It also compares wall clocks, because
+// the monotonic clock stops while the machine sleeps.
 func (b *onceBody) late() bool {
 	now := time.Now()
 	return !b.until.IsZero() && (now.After(b.until) || now.Round(0).After(b.until.Round(0)))
@@ -134,8 +137,8 @@ func (b *onceBody) late() bool {
 func (b *onceBody) Close() error { return nil }
 
 // seal closes the body for good and reports whether any of the request may have been sent. If it
-// returns false, nothing ever will be: a write that is about to start finds the body sealed, and
-// headers without a body are not a complete request.
+// returns false, the upstream never gets a complete request, because a write that is about to start
+// finds the body sealed, and headers alone are not enough.
 func (b *onceBody) seal() (written bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +146,8 @@ func (b *onceBody) seal() (written bool) {
 	return b.written
 }
 
-// met reports whether the request's connection was reused, and whether the upstream sent a 1xx.
+// met reports whether the request's connection was reused, and whether the upstream sent a 1xx
+// answer.
 func (b *onceBody) met() (reused, informed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Scope says what a refusal is about, and so who else might accept.
+// Scope describes what a refusal applies to, and therefore who else might accept the request.
 type Scope int
 
-// The scopes. The zero value is the request itself, so that code that forgets to decide does not
-// send a refused request to all upstreams.
+// The scopes. The zero value is ScopeRequest, so that code that does not set a scope never sends a
+// refused request to every upstream.
 const (
 	// ScopeRequest means that every upstream would refuse the request.
 	ScopeRequest Scope = iota
-	// ScopeKey means that another key of the same upstream may be accepted.
+	// ScopeKey means that the request may succeed with another key of the same upstream.
 	ScopeKey
-	// ScopeUpstream means that another upstream may accept.
+	// ScopeUpstream means that another upstream may accept the request.
 	ScopeUpstream
 )
 
@@ -31,20 +31,21 @@ func (s Scope) String() string {
 	}
 }
 
-// OutcomeRow says how to judge one kind of answer to a create. ByCode and ByStatus return rows.
+// OutcomeRow is a rule for judging one kind of answer to a create. Use ByCode or ByStatus to make
+// one.
 //
-// A row may be a refusal if the answer names a cause that is checked before work starts
-// (authentication, account, quota, rate, parameters, policy, unknown model), or if Source documents
-// or measured that no task is created. Anything else is Unknown.
+// A row may be a refusal only if the answer names a cause that is checked before work starts
+// (authentication, account, quota, rate, parameters, policy, unknown model), or if its source
+// documented or measured that no task is created. In all other cases the verdict must be Unknown.
 type OutcomeRow struct {
 	From, To int // HTTP status, both inclusive
-	// Code is the answer's code, or its type if it has no code. "" matches all.
+	// Code is the answer's code, or its type if it has no code. "" matches any answer.
 	Code string
-	// Text is a part of the answer's message in lower case. "" matches all.
+	// Text is a substring of the answer's message, in lower case. "" matches any answer.
 	Text    string
 	Verdict Verdict
 	Scope   Scope
-	// Source says who documents or measured this, or is Inference.
+	// Source names who documented or measured this, or is Inference.
 	Source string
 
 	unread    bool
@@ -59,7 +60,7 @@ func ByCode(code string, v Verdict, s Scope) OutcomeRow {
 	return OutcomeRow{From: 400, To: 599, Code: code, Verdict: v, Scope: s}
 }
 
-// ByStatus returns a row for a range of HTTP statuses, both inclusive.
+// ByStatus returns a row for the HTTP statuses from through to.
 func ByStatus(from, to int, v Verdict, s Scope) OutcomeRow {
 	return OutcomeRow{From: from, To: to, Verdict: v, Scope: s}
 }
@@ -76,22 +77,23 @@ func (r OutcomeRow) Within(from, to int) OutcomeRow {
 	return r
 }
 
-// AlsoUnread applies the row even if the body is not readable as an error. Without it such an
-// answer has an unknown outcome, because any proxy may have sent it.
+// AlsoUnread makes the row apply even if the body cannot be read as an error. Otherwise such an
+// answer has an unknown outcome, because a proxy may have sent it.
 func (r OutcomeRow) AlsoUnread() OutcomeRow {
 	r.unread = true
 	return r
 }
 
-// FirstOnly makes the outcome unknown for a resubmission, because the answer may be about the
-// earlier submission. Without it, the row means "not accepted" for resubmissions too.
+// FirstOnly makes the outcome unknown for a resubmission, because the answer may concern the
+// earlier submission. Otherwise the row's verdict applies to resubmissions too.
 func (r OutcomeRow) FirstOnly() OutcomeRow {
 	r.firstOnly = true
 	return r
 }
 
-// Outcomes is a protocol's outcome table. The first matching row decides; without one the outcome
-// is Unknown. Codes come before statuses, because servers send permanent refusals as 503 and 500.
+// Outcomes is a protocol's outcome table. The first matching row decides; if no row matches, the
+// outcome is Unknown. Rows for codes come before rows for statuses, because servers send permanent
+// refusals as 503 and 500.
 type Outcomes []OutcomeRow
 
 // WithSource sets the source of all rows.
@@ -102,8 +104,8 @@ func (rows Outcomes) WithSource(source string) Outcomes {
 	return rows
 }
 
-// Judge returns the verdict on an answer that does not accept, and sets e.Final and e.Scope. e.Said
-// must report whether the answer's body was readable.
+// Judge returns the verdict on an answer other than an acceptance, and sets e.Final and e.Scope.
+// e.Said must report whether the answer's body was readable.
 func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	verdict := Unknown
 	if i := rows.Find(e); i >= 0 {
@@ -117,7 +119,7 @@ func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	return verdict
 }
 
-// Find returns the index of the matching row, or -1.
+// Find returns the index of the first matching row, or -1.
 func (rows Outcomes) Find(e *Error) int {
 	code := e.Code
 	if code == "" {
@@ -129,8 +131,8 @@ func (rows Outcomes) Find(e *Error) int {
 	})
 }
 
-// unanswered judges a call without an answer: refused for now if nothing was written, else unknown.
-// Either way the problem is this upstream.
+// unanswered judges a call that got no answer: RefusedForNow if nothing was written, Unknown
+// otherwise. The scope is the upstream in both cases.
 func unanswered(e *Error) Verdict {
 	e.Scope, e.Final = ScopeUpstream, false
 	if e.Written {

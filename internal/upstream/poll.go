@@ -11,18 +11,19 @@ import (
 type PollCall struct {
 	// Path is the escaped path below the base URL, including the query.
 	Path string
-	// Read reads a 2xx answer. It returns false or an error if the answer says nothing about the
-	// task. The result must not refer to body, whose memory is reused.
+	// Read reads a 2xx answer. It returns false or an error if the answer does not contain the
+	// task's state. The result must not alias body, whose memory is reused.
 	Read func(resp *http.Response, body []byte) (VideoState, bool, error)
 }
 
-// pollBodies reuses the memory of poll answers (*[]byte), because there may be thousands of polls
-// per second.
+// pollBodies holds reusable buffers (*[]byte) for poll answers, because there may be thousands of
+// polls per second.
 var pollBodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// Poll reads the state of a task with a GET. Only a readable 2xx answer says anything about the
-// task. Any other answer is an error but not a failed task, even "no such task": servers may answer
-// a create before they store the task. The caller continues to poll until the task's deadline.
+// Poll reads the state of a task with a GET. Only a readable 2xx answer reveals anything about the
+// task. Any other answer is an error, but it does not fail the task. This includes "no such task",
+// because servers may answer a create before they store the task. The caller continues to poll
+// until the task's deadline.
 func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (VideoState, error) {
 	if ref.ID == "" {
 		return VideoState{}, NotSent(OpPoll, errors.New("the task id is empty"))

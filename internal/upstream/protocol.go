@@ -11,15 +11,15 @@ import (
 type Protocol struct {
 	// Info is the part that the configuration also uses.
 	protocol.Info
-	// CreatePath is the method and path for creating tasks, as shown to people, such as "POST
-	// /v1/videos". It is below the protocol's segment, if any.
+	// CreatePath is the method and path for creating tasks, in the form shown to people, such as
+	// "POST /v1/videos". The path is relative to the protocol's segment, if any.
 	CreatePath string
 	// New returns a client for one upstream key.
 	New func(ep *Endpoint, opts Options) VideoClient
 	// OwnIDs is true if a create carries genbus's own ID for its task (VideoCreate.OwnID).
 	OwnIDs bool
-	// Sign returns the vendor's signing with a key pair. It is nil if the protocol supports only
-	// bearer keys.
+	// Sign returns an Authorizer that signs with a key pair. It is nil if the protocol supports
+	// only bearer keys.
 	Sign func(accessKey, secretKey string) Authorizer
 	// Bodies handles the create bodies.
 	Bodies Bodies
@@ -53,16 +53,16 @@ type Bodies interface {
 	Asked(d body.Document) Asked
 }
 
-// Ticketer is implemented by Bodies of protocols that need a ticket besides a task's ID.
+// Ticketer is implemented by Bodies of protocols that need a ticket in addition to a task's ID.
 type Ticketer interface {
-	// Ticket returns the ticket of the task that a create body will make, the same as in its
-	// Submission. It is empty if the body cannot make a task. The body must be the upstream's, with
-	// the model name already mapped.
+	// Ticket returns the ticket of the task that a create body will make, which equals the one in
+	// the task's Submission. It is empty if the body cannot make a task. The body must be in its
+	// final form for the upstream, with the model name already mapped.
 	Ticket(d body.Document) string
 }
 
-// Asked holds the values that a task keeps from its request, as the client wrote them; empty if
-// missing.
+// Asked holds the values that a task keeps from its request, as the client wrote them. Missing
+// values are empty.
 type Asked struct {
 	Size    string // such as "1280x720" or "16:9"
 	Seconds string // such as "5"

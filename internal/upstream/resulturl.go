@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// maxResultURL bounds the bytes of an http or https result URL. A data: URL is bounded by the limit
-// on the answer.
+// maxResultURL is the maximum length in bytes of an http or https result URL. A data: URL is
+// limited only by the size of the answer.
 const maxResultURL = 16 << 10
 
-// reachable returns the address of a result. If a remote gateway sends a loopback address,
-// reachable puts it on the base URL's server: the gateway's public address was never set, and it
-// means itself. A loopback address from a gateway on this machine stays as it is.
+// reachable returns the URL at which genbus can reach a result. If a remote gateway sends a
+// loopback URL, it means itself, and its public address was never configured. reachable then
+// replaces the server in the URL with that of the base URL. A loopback URL from a gateway on this
+// machine is left unchanged.
 func (ep *Endpoint) reachable(result string) string {
 	u, err := url.Parse(result)
 	if err != nil || !loopback(u.Hostname()) {
@@ -30,8 +31,8 @@ func loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// IsResultURL reports whether s is an absolute http or https URL, or a data: URL. Servers also put
-// failure texts and paths where the URL belongs, and these are no results.
+// IsResultURL reports whether s is an absolute http or https URL, or a data: URL. Some servers put
+// error messages or paths where the URL belongs. Those are not results.
 func IsResultURL(s string) bool {
 	if len(s) > len("data:") && strings.EqualFold(s[:len("data:")], "data:") {
 		return strings.Contains(s[:min(len(s), 256)], ",")

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds the wait that an upstream can ask for, after which one job tries again. A
-// mistake in a header must not disable an upstream or park a job for a day.
+// maxRetryAfter bounds the wait that an upstream can ask for. A mistake in a header must not
+// disable an upstream or delay a job for a day.
 const maxRetryAfter = 10 * time.Minute
 
-// RetryAfter returns how long an answer asks to wait, from retry-after-ms (milliseconds), else
-// retry-after (seconds, or an HTTP date relative to the answer's Date header if it has one). It is
-// between 0 and 10 min. 0 means missing, invalid or already over.
+// RetryAfter returns how long an answer asks to wait. It reads Retry-After-Ms (milliseconds) or,
+// failing that, Retry-After (seconds or an HTTP date). A date is relative to the answer's Date
+// header, if there is one. The result is between 0 and 10 minutes. It is 0 if the header is missing
+// or invalid, or if the time has passed.
 func RetryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
 		return clampWait(ms * float64(time.Millisecond))

@@ -8,11 +8,11 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret is a string that no formatting verb, log handler or encoder prints. Convert it to string
-// to use it.
+// Secret is a string that formatting verbs, log handlers and encoders never reveal. Convert it to
+// string to use it.
 type Secret string
 
-// Format prints the placeholder for every verb, even a wrong one.
+// Format prints the placeholder for every verb, even an invalid one.
 func (Secret) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, redacted) }
 
 // String returns the placeholder.

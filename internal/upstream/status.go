@@ -40,7 +40,7 @@ var progressions = map[string]Progression{
 	"not_found": Failed,
 }
 
-// unjudged lists the failures that are not about the request itself, so that another submission may
+// unjudged lists the failures that are not caused by the request itself, so another submission may
 // succeed.
 var unjudged = map[string]bool{
 	"timeout": true, "cancelled": true, "canceled": true, "expired": true, "not_found": true,
@@ -48,19 +48,19 @@ var unjudged = map[string]bool{
 
 // ProgressionOf returns the meaning of a status word, ignoring case and separators.
 func ProgressionOf(status string) Progression {
-	// Most answers use the normalised spelling, which needs no copy.
+	// Most answers use the normalised spelling, which avoids a copy.
 	if p, ok := progressions[status]; ok {
 		return p
 	}
 	return progressions[NormaliseStatus(status)]
 }
 
-// Unjudged reports whether a normalised word is a failure that is not about the request itself,
+// Unjudged reports whether a normalised word is a failure that is not caused by the request itself,
 // such as "expired".
 func Unjudged(status string) bool { return unjudged[status] }
 
 // NoSuchTask reports whether a status word may mean that the upstream does not know the task. Many
-// upstreams answer this way, with HTTP 200.
+// upstreams send such a word with HTTP 200.
 func NoSuchTask(status string) bool {
 	word := NormaliseStatus(status)
 	return word == "not_found" || word == "expired"

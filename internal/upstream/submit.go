@@ -6,32 +6,33 @@ import (
 	"net/http"
 )
 
-// Names of the calls in errors of video clients.
+// Values of Error.Op in errors from video clients.
 const (
 	OpCreate = "create"
 	OpPoll   = "poll"
 )
 
-// MaxTaskID bounds the bytes of an upstream's task ID. A longer one is not an ID.
+// MaxTaskID is the maximum length in bytes of an upstream's task ID. Longer values are not accepted
+// as IDs.
 const MaxTaskID = 1 << 10
 
 // SubmitCall describes how a protocol submits a job.
 type SubmitCall struct {
 	// Path is the escaped path below the base URL, including the query.
 	Path string
-	// Body is the request's body and ContentType its media type. Empty means JSON.
+	// Body is the request's body and ContentType its media type. An empty ContentType means JSON.
 	Body        []byte
 	ContentType string
-	// Outcomes judges every answer that does not accept.
+	// Outcomes judges every answer other than an acceptance.
 	Outcomes Outcomes
-	// Read reads a 2xx answer. The table judges an error or an empty ID, because some servers
-	// refuse with status 200.
+	// Read reads a 2xx answer. If it returns an error or an empty ID, Outcomes judges the answer,
+	// because some servers refuse with status 200.
 	Read func(resp *http.Response, body []byte) (Submission, *Error)
 }
 
 // Submit sends a create request once, with the job's ID as Idempotency-Key, and judges the answer.
-// It never retries or follows a redirect. Nothing is sent after the deadline of ctx, but Submit
-// waits a little longer for the answer to a request sent before.
+// It never retries or follows a redirect. It does not start sending after the deadline of ctx, but
+// it waits a little longer for the answer to a request that was sent in time.
 func (ep *Endpoint) Submit(ctx context.Context, create VideoCreate, call SubmitCall) Submission {
 	s := ep.submit(ctx, create, call)
 	// HTTP/2 reports the end of the wait as a cancellation, but the caller did not cancel.
@@ -102,9 +103,9 @@ func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, c
 	return e
 }
 
-// Call sends a request that submits nothing, such as a poll, and appends the body of a 2xx answer
-// to dst. It may send the request twice. Any other answer is an *Error. The returned body shares
-// dst's memory, even with an error.
+// Call sends a request that submits no job, such as a poll, and appends the body of a 2xx answer to
+// dst. Any other answer is an *Error. Call may send the request twice. The returned body may share
+// dst's memory, even if there is an error.
 func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst []byte) (*http.Response, []byte, error) {
 	resp, err := ep.DoRepeatable(ctx, op, nil, func(ctx context.Context) (*http.Request, error) {
 		req, err := ep.NewRequest(ctx, method, path, body)
@@ -131,14 +132,14 @@ func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst
 
 func aboutUpstream(op string, err error) *Error {
 	e := AsError(op, err)
-	if !e.Final { // otherwise the request could not be built
+	if !e.Final { // a final error means that the request could not be built
 		e.Scope = ScopeUpstream
 	}
 	return e
 }
 
-// callScope returns the scope of a refused call by its status alone, because no client's request is
-// involved.
+// callScope derives the scope of a refused call from its status alone, because no client's request
+// is involved.
 func callScope(status int) Scope {
 	switch {
 	case status >= 401 && status <= 403, status == http.StatusTooManyRequests:

@@ -12,22 +12,24 @@ import (
 // Surface serves a vendor's own clients. It knows the vendor's paths, bodies, envelopes and
 // signatures, but not how tasks are stored.
 type Surface interface {
-	// Patterns returns patterns for net/http's mux, below the protocol's segment.
+	// Patterns returns patterns for http.ServeMux, relative to the protocol's segment.
 	Patterns() []string
-	// Signature reads the vendor's signature. It is false if the request has none and therefore
-	// needs an API key.
+	// Signature reads the vendor's signature. The bool is false if the request has none and
+	// therefore needs an API key.
 	Signature(r *http.Request, raw []byte) (Signature, bool)
 	// Read returns the operation that a request asks for. The error is an *errcode.Error.
 	Read(r *http.Request, raw []byte) (Call, error)
-	// Task answers CreateTask and GetTask. Some vendors report a failed task as an HTTP error.
+	// Task returns the answer to CreateTask or GetTask. Some vendors report a failed task as an
+	// HTTP error.
 	Task(c Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte)
-	// Refuse answers an error in the vendor's envelope.
+	// Refuse returns the answer for an error, in the vendor's envelope.
 	Refuse(f *errcode.Error, requestID string) (status int, answer []byte)
 }
 
-// Lister is implemented by Surfaces whose vendor lists tasks. Only their Read may return ListTasks.
+// Lister is implemented by the Surfaces of vendors that can list tasks. Only their Read method may
+// return ListTasks.
 type Lister interface {
-	// Tasks answers ListTasks.
+	// Tasks returns the answer to ListTasks.
 	Tasks(c Call, list []*genbusv1.VideoTask, requestID string) []byte
 }
 
@@ -46,16 +48,16 @@ type Call struct {
 	Op Op
 	// Body is the create body.
 	Body body.Document
-	// RequestID is the idempotency key if the protocol has one. For GetTask it is the key of the
-	// task if the client does not use the task's ID. It is empty otherwise.
+	// RequestID is the idempotency key if the protocol has one. For GetTask it is set if the client
+	// names the task by this key instead of by ID. It is empty otherwise.
 	RequestID string
-	// ID names the task of a GetTask.
+	// ID is the ID of the task to get.
 	ID string
-	// Page, from 1, and Size select the tasks of a ListTasks.
+	// Page, which starts at 1, and Size select the tasks to list.
 	Page, Size int
 }
 
-// Signature is the signature of a request with a key pair.
+// Signature is a request signature made with a key pair.
 type Signature struct {
 	// AccessKey is the public half of the pair.
 	AccessKey string

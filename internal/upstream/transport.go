@@ -11,16 +11,16 @@ import (
 
 // TransportOptions configures the connections to upstreams. The zero value is ready to use.
 type TransportOptions struct {
-	// MaxIdleConnsPerHost bounds the idle connections kept for an upstream. 100,000 tasks polled
-	// every 10 s need a few hundred. Default 256.
+	// MaxIdleConnsPerHost limits the idle connections kept per upstream. 100,000 tasks polled every
+	// 10 s need a few hundred. Default 256.
 	MaxIdleConnsPerHost int
-	// DisableKeepAlives opens a connection for each call. Default false.
+	// DisableKeepAlives opens a new connection for each call. Default false.
 	DisableKeepAlives bool
-	// IdleTimeout is how long an idle connection is kept. A POST that meets a server closing its
-	// connection may have an unknown outcome, so the default is below the 5 s after which common
-	// servers close. Default 4 s.
+	// IdleTimeout is how long an idle connection is kept. If a server closes a connection just as a
+	// POST is sent on it, the outcome may be unknown. The default is therefore below the 5 s after
+	// which common servers close idle connections. Default 4 s.
 	IdleTimeout time.Duration
-	// TLS is the TLS configuration. Default nil: the system's roots.
+	// TLS is the TLS configuration. Default nil, which uses the system's root certificates.
 	TLS *tls.Config
 	// DisableHTTP2 restricts calls to HTTP/1.1. Default false.
 	DisableHTTP2 bool
@@ -51,11 +51,12 @@ const (
 
 // NewHTTPClient returns the client for all upstream calls. It has no timeout, because callers bound
 // each call by its context. It never follows a redirect, so no key reaches another host and no
-// create is repeated. It passes bodies on verbatim; Do decodes gzip without asking for it.
+// create is repeated. It does not request or decompress gzip; Endpoint.Do decodes gzip that servers
+// send anyway.
 func NewHTTPClient(opts TransportOptions) *http.Client {
 	opts = opts.WithDefaults()
 	shared, fresh := newTransport(opts), newTransport(opts)
-	fresh.MaxIdleConnsPerHost = -1 // keeps no HTTP/1.1 connection; HTTP/2 connections do not count as idle
+	fresh.MaxIdleConnsPerHost = -1 // keeps no HTTP/1.1 connections; HTTP/2 connections do not count as idle
 	return &http.Client{
 		Transport:     &transport{shared: shared, fresh: fresh},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -77,10 +78,11 @@ func newTransport(opts TransportOptions) *http.Transport {
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
 		DisableCompression:     true,
 		Protocols:              protocols,
-		// Streams arrive faster than they are read, and each read of the buffer costs a syscall.
+		// Streams may arrive faster than they are read, and each refill of the buffer costs a
+		// syscall.
 		ReadBufferSize: readBuffer,
-		// Many polls share one HTTP/2 connection, so a dead one must be detected long before TCP
-		// does.
+		// Many polls share one HTTP/2 connection, so a dead connection must be detected much faster
+		// than TCP would detect it.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: http2PingAfter, PingTimeout: http2PingTimeout},
 	}
 }
@@ -88,9 +90,9 @@ func newTransport(opts TransportOptions) *http.Transport {
 type transport struct {
 	// shared reuses connections.
 	shared *http.Transport
-	// fresh opens a connection for each request over HTTP/1.1. Over HTTP/2 requests share a
-	// connection unless keep-alives are disabled, because there the upstream reports which requests
-	// it did not process.
+	// fresh opens a new connection for each HTTP/1.1 request. HTTP/2 requests share a connection
+	// unless keep-alives are disabled, because an HTTP/2 upstream reports which requests it did not
+	// process.
 	fresh *http.Transport
 }
 

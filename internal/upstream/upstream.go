@@ -11,22 +11,22 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// Verdict says what is known about a submission after the call. It alone decides whether a job may
-// be submitted again.
+// Verdict describes what is known about a submission after the call. Only the verdict decides
+// whether a job may be submitted again.
 type Verdict int
 
-// The verdicts. The zero value is Unknown, so that code that forgets to decide never causes a
+// The verdicts. The zero value is Unknown, so that code that does not set a verdict never causes a
 // second paid submission.
 const (
 	// Unknown means that the upstream may or may not have accepted the submission.
 	Unknown Verdict = iota
 	// Accepted means that the upstream answered with an ID.
 	Accepted
-	// RefusedForGood means that the upstream certainly did not accept, and would refuse the same
-	// request again.
+	// RefusedForGood means that the upstream certainly did not accept the submission and would
+	// refuse the same request again.
 	RefusedForGood
-	// RefusedForNow means that the upstream certainly did not accept or was never reached. The same
-	// request may be submitted again.
+	// RefusedForNow means that the upstream certainly did not accept the submission or was never
+	// reached. The same request may be submitted again.
 	RefusedForNow
 )
 
@@ -48,18 +48,18 @@ func (v Verdict) String() string {
 type Error struct {
 	// Op names the call: "create", "poll", "chat", "models".
 	Op string
-	// Code is the upstream's code, or empty. Integers are in decimal.
+	// Code is the upstream's error code, or empty. Integers are in decimal.
 	Code string
 	// Type is the upstream's error type, or empty.
 	Type string
 	// Param names the request parameter at fault, or is empty.
 	Param string
-	// Message is the upstream's text, truncated to 2 KiB, or a description of the transport error.
-	// It never contains a key or the request.
+	// Message is the upstream's error message, truncated to 2 KiB, or a description of the
+	// transport error. It never contains a key or the request.
 	Message string
 	// HTTPStatus is 0 if no answer arrived.
 	HTTPStatus int
-	// RequestID is the upstream's ID of the call, or empty.
+	// RequestID is the upstream's ID for the call, or empty.
 	RequestID string
 	// RetryAfter is the wait that the upstream asked for, or 0.
 	RetryAfter time.Duration
@@ -67,14 +67,14 @@ type Error struct {
 	// connection, a timeout or an unreadable answer.
 	Said bool
 	// Written is false only if the upstream certainly did not process the request: it was never
-	// sent, or the upstream said so over HTTP/2.
+	// sent, or the upstream reported this over HTTP/2.
 	Written bool
 	// Final is true if the same request would fail again.
 	Final bool
-	// Scope says what the failure is about: the request, the key or the upstream.
+	// Scope is what the failure applies to: the request, the key or the upstream.
 	Scope Scope
-	// Repeatable is true if the request was not processed and a new connection may help: the
-	// connection was reused, or the HTTP/2 stream was refused.
+	// Repeatable is true if the request was not processed and a new connection may help, because
+	// the connection was reused or the HTTP/2 stream was refused.
 	Repeatable bool
 	// Err is the cause, or nil.
 	Err error
@@ -108,16 +108,17 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // VideoCreate is one submission of a video job.
 type VideoCreate struct {
-	// JobID is sent as Idempotency-Key, the same in every submission of the job.
+	// JobID is sent as the Idempotency-Key. It is the same in every submission of the job.
 	JobID string
-	// OwnID names the task at vendors that accept a name from their client. It is the same in every
+	// OwnID is the task's client-chosen ID at vendors that support one. It is the same in every
 	// submission of the job and unique to the job.
 	OwnID string
 	// Body is the upstream's JSON, with the model name already mapped. It was checked at admission.
 	Body body.Document
 	// Resubmission is true if the upstream may have seen an earlier submission of the job: one that
 	// it refused for now, one with an unknown outcome, or one by another process. The outcome table
-	// is stricter then: only codes listed as "not accepted" count as a refusal, and 409 is Unknown.
+	// is stricter then: rows marked FirstOnly, such as the one that covers status 409, give
+	// Unknown.
 	Resubmission bool
 }
 
@@ -126,10 +127,11 @@ type Submission struct {
 	Verdict Verdict
 	// UpstreamID is set if Verdict is Accepted.
 	UpstreamID string
-	// Ticket is a value that the protocol needs besides the ID to read the task, such as vendor B's
-	// req_key. It is opaque to other code, at most 256 bytes, and empty for most protocols.
+	// Ticket is a value that the protocol needs in addition to the ID to read the task, such as
+	// vendor B's req_key. It is opaque to other code, at most 256 bytes, and empty for most
+	// protocols.
 	Ticket string
-	// State is the state in the answer to the create.
+	// State is the task's state as reported in the answer to the create.
 	State VideoState
 	// Err is set for every verdict except Accepted.
 	Err *Error
@@ -138,8 +140,8 @@ type Submission struct {
 // Progression is the meaning of an upstream's status word.
 type Progression int
 
-// The progressions. Running covers every word that genbus does not know, which is kept as Status
-// and is never terminal.
+// The progressions. Running covers every word that genbus does not know. Such a word is kept as
+// Status and is never terminal.
 const (
 	Running Progression = iota
 	Queued
@@ -162,14 +164,15 @@ type VideoFile struct {
 // VideoState is the state of a task as reported by one poll.
 type VideoState struct {
 	Progression Progression
-	// Unknown is true if the upstream may not know the task, or not yet. The protocol decides
-	// whether this fails the task: Progression is then Running or Failed.
+	// Unknown is true if the upstream may not know the task, or may not know it yet. The protocol
+	// decides whether this fails the task, and sets Progression to Running or Failed.
 	Unknown bool
 	// Status is the upstream's status word, unchanged.
 	Status string
 	// Progress is 0 to 100, or -1 if unknown.
 	Progress int
-	// Size and Seconds describe the video being made, such as "1280x720" and "5"; empty if unknown.
+	// Size and Seconds describe the video being made, such as "1280x720" and "5". They are empty if
+	// unknown.
 	Size, Seconds string
 	Videos        []VideoFile
 	// Metadata is the upstream's metadata object as JSON, or nil.
@@ -186,13 +189,13 @@ type TaskRef struct {
 	ID, Ticket string
 }
 
-// VideoClient speaks one video protocol with one upstream key. Implementations are safe for
+// VideoClient speaks one video protocol with one upstream key. Implementations must be safe for
 // concurrent use.
 type VideoClient interface {
 	// Create submits once. It never retries and never follows a redirect.
 	Create(ctx context.Context, req VideoCreate) Submission
 	// Poll reads the state of a task. A nil error with Progression Failed means that the task
-	// failed. An error means that the poll failed and says nothing about the task.
+	// failed. An error means that the poll itself failed.
 	Poll(ctx context.Context, ref TaskRef) (VideoState, error)
 }
 

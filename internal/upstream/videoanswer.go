@@ -13,7 +13,7 @@ import (
 
 // This file holds the parts of answers that several video protocols share.
 
-// Problem is an error object, or an error text alone.
+// Problem is an error object or a bare error message.
 type Problem struct {
 	Code    lax.Word                 `json:"code"`
 	Type    lax.Text                 `json:"type"`
@@ -28,7 +28,7 @@ type retryHeaders struct {
 	RetryAfterMS lax.Text `json:"retry-after-ms,case:ignore"`
 }
 
-// UnmarshalJSONFrom accepts an object or a text and skips anything else.
+// UnmarshalJSONFrom accepts an object or a string and skips anything else.
 func (p *Problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	type plain Problem // without this method
 	if dec.PeekKind() == '"' {
@@ -41,9 +41,9 @@ func (p *Problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Failure returns why a task with this status failed, from the problem's details and the code and
-// message that the protocol found. If there is no code, a status that does not judge the request
-// takes its place.
+// Failure returns the error of a failed task, from its status, the problem's details, and the code
+// and message that the protocol found. If code is empty and the status does not blame the request
+// (see Unjudged), the status becomes the code.
 func (p *Problem) Failure(status string, code lax.Word, message string) *Error {
 	status = NormaliseStatus(status)
 	if code == "" && Unjudged(status) {
@@ -62,7 +62,7 @@ func (r retryHeaders) wait() time.Duration {
 	return RetryAfter(h)
 }
 
-// Clip is one result: an object, or a URL alone.
+// Clip is one result: an object or a bare URL.
 type Clip struct {
 	URL             lax.Text   `json:"url"`
 	ResultURL       lax.Text   `json:"result_url"`
@@ -75,7 +75,7 @@ type Clip struct {
 	ExpiresAt       lax.Moment `json:"expires_at"`
 }
 
-// UnmarshalJSONFrom accepts an object or a text and skips anything else.
+// UnmarshalJSONFrom accepts an object or a string and skips anything else.
 func (c *Clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	type plain Clip // without this method
 	if dec.PeekKind() == '"' {
@@ -88,7 +88,7 @@ func (c *Clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Address returns the URL of the result, usable or not, or "".
+// Address returns the URL of the result, even if it is unusable, or "" if there is none.
 func (c *Clip) Address() string { return lax.First(c.URL, c.ResultURL, c.VideoURL) }
 
 // UsableClips returns the results with usable URLs from the first list that has any, or nil.
@@ -111,7 +111,7 @@ func UsableClips(lists ...[]Clip) []VideoFile {
 	return nil
 }
 
-// About holds details about a result that an answer or its metadata gives next to it.
+// About holds details about a result from the rest of the answer or its metadata.
 type About struct {
 	Format    lax.Text   `json:"format"`
 	Duration  lax.Number `json:"duration"`
@@ -121,8 +121,8 @@ type About struct {
 	ExpiresAt lax.Moment `json:"expires_at"`
 }
 
-// Complete fills in missing details of each file from the task and its metadata. The metadata is
-// more accurate for size and duration.
+// Complete fills in missing details of each file from a, the task's own fields, and from metadata.
+// The metadata is more accurate for size and duration.
 func (a *About) Complete(files []VideoFile, metadata *About) {
 	for i := range files {
 		f := &files[i]
@@ -145,8 +145,8 @@ func (a *About) Complete(files []VideoFile, metadata *About) {
 	}
 }
 
-// Dimensions returns the size and duration of a task's video as texts, such as "1280x720" and "5";
-// empty if unknown.
+// Dimensions returns the size and duration of a task's video as text, such as "1280x720" and "5".
+// They are empty if unknown.
 func (a *About) Dimensions() (size, seconds string) {
 	if w, h := lax.Pixels(a.Width), lax.Pixels(a.Height); w > 0 && h > 0 {
 		size = strconv.Itoa(w) + "x" + strconv.Itoa(h)
@@ -157,8 +157,8 @@ func (a *About) Dimensions() (size, seconds string) {
 	return size, seconds
 }
 
-// StateOf returns the state for a status word and a progress, without results or failure. It is
-// false if there is no status.
+// StateOf returns the state for a status and a progress value, without results or an error. The
+// bool is false if there is no status.
 func StateOf(status lax.Status, progress lax.Percent) (VideoState, bool) {
 	state := VideoState{Progress: -1}
 	if !status.Set {
@@ -172,9 +172,9 @@ func StateOf(status lax.Status, progress lax.Percent) (VideoState, bool) {
 	return state, true
 }
 
-// FailureText returns a text that gives the reason of a failure, or "" if it does not. Some servers
-// put the reason into result_url, where others have a URL, and some put a word such as SUCCEED
-// where the reason should be.
+// FailureText returns text if it can be the reason for a failure, and "" otherwise. Some servers
+// put the reason into result_url, where others put a URL, and some put a word such as SUCCEED where
+// the reason belongs.
 func FailureText(text lax.Text) lax.Text {
 	if IsResultURL(string(text)) || Meaningful(strings.TrimSpace(string(text))) == "" {
 		return ""

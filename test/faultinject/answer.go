@@ -10,12 +10,12 @@ import (
 	"strconv"
 )
 
-// bufferedAnswer is the length in bytes beyond which an answer is sent in chunks.
+// bufferedAnswer is the length in bytes above which an answer is sent in chunks.
 const bufferedAnswer = 64 << 10
 
 // answer is the http.ResponseWriter of the sandbox. It keeps a short answer until finish and sends
-// it with its length. An answer that is flushed or long goes out as it is written. The first error
-// sticks.
+// it with its length. A flushed or long answer is sent as it is written. After an error, nothing
+// more is sent.
 type answer struct {
 	ctx  context.Context
 	req  *http.Request
@@ -29,7 +29,7 @@ type answer struct {
 	copied  bool
 	hold    bool             // send nothing
 	sent    func(status int) // called with the status line
-	stream  bool             // the head was sent
+	stream  bool             // the head has been sent
 	chunked bool
 	events  int
 	err     error
@@ -58,7 +58,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), a.err
 }
 
-// FlushError sends the kept data. The sandbox calls it after each event of a stream.
+// FlushError sends the data kept so far. The sandbox calls it after each event of a stream.
 func (a *answer) FlushError() error {
 	a.WriteHeader(http.StatusOK)
 	if a.hold {
@@ -80,7 +80,7 @@ func (a *answer) produced() []byte {
 	return a.body.Bytes()
 }
 
-// pass sends the kept data, after the head.
+// pass sends the data kept so far, preceded by the head.
 func (a *answer) pass() {
 	if !a.stream {
 		a.stream = true
@@ -124,8 +124,8 @@ func (a *answer) sendHead() {
 	a.send(head.Bytes())
 }
 
-// finish sends the rest. It returns nil if the whole answer was written while the client was
-// connected. A client that disconnects at the last byte has received all of it.
+// finish sends the rest of the answer. It returns nil if the whole answer was written while the
+// client was connected. A client that disconnects at the last byte has received everything.
 func (a *answer) finish() error {
 	a.WriteHeader(http.StatusOK)
 	if a.err == nil && a.ctx.Err() != nil {
@@ -169,7 +169,7 @@ func (a *answer) sendWhole() {
 	a.send(body)
 }
 
-// middle acts on the plan in the middle of the answer.
+// middle applies the plan in the middle of the answer.
 func (a *answer) middle() {
 	switch {
 	case a.err != nil || a.plan.end == whole:

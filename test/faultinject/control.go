@@ -14,7 +14,7 @@ func (u *Upstream) controls() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /faultinject/ledger", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.MarshalWrite(w, u.Record()) // a client that disconnects shows on its connection
+		_ = json.MarshalWrite(w, u.Record()) // a disconnected client is detected on its connection
 	})
 	mux.HandleFunc("PUT /faultinject/mix", func(w http.ResponseWriter, r *http.Request) {
 		var m Mix
@@ -52,5 +52,5 @@ func ReadRecord(ctx context.Context, url string) (Record, error) {
 	return r, nil
 }
 
-// oneShot keeps no connections, so that each request reaches the server that listens now.
+// oneShot keeps no connections, so each request reaches the server that is listening at that time.
 var oneShot = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -1,7 +1,7 @@
-// Package faultinject causes faults for a whole genbus deployment. It has an upstream that
-// misbehaves and keeps a ledger, network links that can be cut, processes that can be killed, and a
-// cluster of real broker nodes built from these. Package check decides what must hold under the
-// faults.
+// Package faultinject causes faults for a whole genbus deployment. It provides an upstream that
+// misbehaves and keeps a ledger, network links that can be cut, and processes that can be killed.
+// From the links and processes it builds a cluster of real broker nodes. Package check decides what
+// must hold under the faults.
 //
 // Tests and cmd/soak both use it, so it takes contexts and returns errors.
 //
@@ -10,7 +10,7 @@
 // Power loss is simulated by test/powercut only. SIGKILL ends a process but not the kernel, so
 // everything that the process has written survives, synced or not. Test results are valid for
 // crashed processes and cut networks, but do not show whether a write reached the disk. The package
-// does not change clocks, fill disks or corrupt bytes on the way.
+// does not change clocks, fill disks or corrupt bytes in transit.
 //
 // # Replaying
 //

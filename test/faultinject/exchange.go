@@ -34,7 +34,7 @@ type exchange struct {
 	post     *Post // nil if the ledger does not record the request
 }
 
-// run answers the request. An error means that the connection must be reset.
+// run answers the request. If it returns an error, the connection must be reset.
 func (x *exchange) run() error {
 	u := x.wire.upstream
 	if path, moved := strings.CutPrefix(x.req.URL.Path, movedPath); moved {
@@ -63,7 +63,7 @@ func (x *exchange) moved(path string) error {
 	})
 }
 
-// noted runs answer. It records creates and chats in the ledger.
+// noted calls answer. It records creates and chats in the ledger.
 func (x *exchange) noted(path string, answer func() error) error {
 	l := x.wire.upstream.ledger
 	if x.op == OpCreate || x.op == OpChat {
@@ -100,7 +100,7 @@ func (x *exchange) decide() error {
 }
 
 // name returns the name under which a request is counted. It reads the body only if the headers do
-// not have the name.
+// not contain the name.
 func (x *exchange) name() (string, error) {
 	if x.op == OpPoll {
 		if id := polledID(x.req); id != "" {
@@ -118,7 +118,7 @@ func (x *exchange) name() (string, error) {
 	return Marker(x.body), nil
 }
 
-// marked records the marker of the part of the body read so far.
+// marked records the marker in the part of the body read so far.
 func (x *exchange) marked(body []byte) {
 	if m := Marker(body); m != "" {
 		x.wire.upstream.ledger.update(x.post, func(p *Post) { p.Marker = m })
@@ -198,7 +198,7 @@ func (x *exchange) serve(h http.Handler, p plan) error {
 	return a.finish()
 }
 
-// replace lets the sandbox accept the request, but sends a different answer.
+// replace lets the sandbox accept the request but sends a different answer.
 func (x *exchange) replace() error {
 	ctx, stop := x.wire.watch(x.wire.upstream.ctx)
 	defer stop()
@@ -248,8 +248,8 @@ func (x *exchange) learn(a *answer) {
 	}
 }
 
-// call runs a handler. An error means that the handler cut the connection, which the sandbox does
-// with a panic.
+// call runs a handler. It returns an error if the handler cut the connection, which the sandbox
+// does with a panic.
 func call(h http.Handler, a *answer, r *http.Request) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

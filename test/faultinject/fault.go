@@ -15,8 +15,8 @@ const (
 // Fault is what an Upstream does to a request.
 type Fault string
 
-// The faults. "Accepted" means that the work was accepted and is paid for: a create has created its
-// task, a chat has run to its end.
+// The faults. "Accepted" means that the work was accepted and is paid for. A create has created its
+// task, and a chat has run to its end.
 const (
 	// None answers without a fault.
 	None Fault = ""
@@ -25,10 +25,11 @@ const (
 	// Drip answers correctly, in pieces of a few bytes with Timing.Drip between them.
 	Drip Fault = "drip"
 
-	// TooMany answers 429, TooManyLater adds Retry-After: 1. Not accepted.
+	// TooMany answers 429. TooManyLater also sends Retry-After: 1. Not accepted.
 	TooMany      Fault = "429"
 	TooManyLater Fault = "429_retry_after"
-	// BadGateway and Unavailable answer 502 and 503. Not accepted, but the caller cannot know this.
+	// BadGateway answers 502, and Unavailable answers 503. Not accepted, but the caller cannot know
+	// this.
 	BadGateway  Fault = "502"
 	Unavailable Fault = "503"
 	// InternalAfter answers 500. Accepted.
@@ -37,10 +38,10 @@ const (
 	// path is counted like any other and answered without a fault.
 	Redirect Fault = "redirect"
 
-	// ResetBefore resets the connection when the headers are read and the body has begun to arrive,
-	// but is unread.
+	// ResetBefore resets the connection when the headers have been read and the body has begun to
+	// arrive but has not been read.
 	ResetBefore Fault = "reset_before"
-	// ResetDuring resets the connection when half of the body is read.
+	// ResetDuring resets the connection when half of the body has been read.
 	ResetDuring Fault = "reset_during"
 	// ResetAccepted resets the connection instead of answering. Accepted.
 	ResetAccepted Fault = "reset_accepted"
@@ -49,23 +50,23 @@ const (
 	CutAnswer Fault = "cut_answer"
 
 	// HTML answers 200 with a page, TruncatedJSON with the beginning of the correct answer and a
-	// matching Content-Length, Binary with random bytes, and GzipBomb with 256 MiB of spaces as
-	// Content-Encoding: gzip. Accepted.
+	// matching Content-Length, Binary with random bytes, and GzipBomb with 256 MiB of spaces
+	// encoded with Content-Encoding: gzip. Accepted.
 	HTML          Fault = "html"
 	TruncatedJSON Fault = "truncated_json"
 	Binary        Fault = "binary"
 	GzipBomb      Fault = "gzip_bomb"
 
-	// TaskNeverEnds, TaskLate, TaskBackwards and TaskFails answer a create correctly. The task then
-	// runs for a week; completes Timing.Late after the create; reports running, waiting, running
-	// and completed; or fails.
+	// TaskNeverEnds, TaskLate, TaskBackwards and TaskFails answer a create correctly. The task of
+	// TaskNeverEnds runs for a week. That of TaskLate completes Timing.Late after the create. That
+	// of TaskBackwards reports running, waiting, running and completed. That of TaskFails fails.
 	TaskNeverEnds Fault = "task_never_ends"
 	TaskLate      Fault = "task_late"
 	TaskBackwards Fault = "task_backwards"
 	TaskFails     Fault = "task_fails"
 
 	// NotFound, PollErrors and PollGarbage answer several consecutive polls of a task with 404,
-	// with 5xx, or with an invalid answer.
+	// with 5xx, or with invalid answers.
 	NotFound    Fault = "404"
 	PollErrors  Fault = "poll_errors"
 	PollGarbage Fault = "poll_garbage"

@@ -13,7 +13,7 @@ type ledger struct {
 	mu      sync.Mutex
 	posts   []*Post // in order of arrival
 	tasks   []PaidTask
-	origins map[string]string // by task ID: the name under which its polls are counted
+	origins map[string]string // by task ID, the name under which the task's polls are counted
 	seen    map[string]int    // number of requests by op and key
 	faults  map[string]int
 	polls   int64
@@ -23,7 +23,7 @@ func newLedger() *ledger {
 	return &ledger{origins: map[string]string{}, seen: map[string]int{}, faults: map[string]int{}}
 }
 
-// next counts a request of a key and returns its number, from 1.
+// next counts a request with a key and returns its number, starting at 1.
 func (l *ledger) next(op Op, key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,9 +77,9 @@ func (l *ledger) paid(p *Post, id string) {
 	l.tasks = append(l.tasks, PaidTask{ID: id, Key: p.Key, Marker: p.Marker, Time: time.Now(), Fault: p.Fault})
 }
 
-// origin returns the name under which the polls of a task are counted. It derives from the key of
-// the create, so that a seed gives the polls of the same job the same faults. For an unknown task
-// it is the ID.
+// origin returns the name under which the polls of a task are counted. The name derives from the
+// key of the create, so that the same seed gives the polls of the same job the same faults. For an
+// unknown task, it is the task's ID.
 func (l *ledger) origin(id string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// CutMode is how a Link is cut.
+// CutMode determines how a Link is cut.
 type CutMode int
 
 const (
 	// Blackhole holds all bytes and closes in both directions, like a network that drops packets.
-	// No side is notified. New connections are accepted but silent. Heal delivers everything held.
+	// Neither side is notified. New connections are accepted but silent. Heal delivers everything
+	// held.
 	Blackhole CutMode = iota
 	// Reset resets every connection, including new ones. A client may see this as a failed dial or
 	// as a failed first read.
@@ -33,7 +34,7 @@ type Link struct {
 	mode    CutMode       // valid if cut
 	pass    chan struct{} // closed while bytes may pass
 	after   []byte        // text after which answers are held; nil for none
-	held    chan struct{} // closed when the text is sent; nil without after
+	held    chan struct{} // closed once the text is sent; nil if after is nil
 	answers chan struct{} // closed while answers may pass
 	delay   time.Duration
 	pipes   map[*pipe]struct{} // nil once closed
@@ -66,7 +67,7 @@ func (l *Link) Conns() int {
 	return len(l.pipes)
 }
 
-// Cut cuts the link until Heal. A second cut changes the mode.
+// Cut cuts the link until Heal is called. A second cut changes the mode.
 func (l *Link) Cut(mode CutMode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,9 +100,9 @@ func (l *Link) Delay(d time.Duration) {
 }
 
 // HoldAnswers holds all data from the target, on every connection, once text is on its way to the
-// target, until ReleaseAnswers. The target acts on the text, but no client receives its answer.
-// text must not be empty. The returned channel is closed when the hold begins. It stays open if the
-// hold is released or replaced before that.
+// target. ReleaseAnswers ends the hold. The target acts on the text, but no client receives its
+// answer. text must not be empty. The returned channel is closed when the hold begins. It stays
+// open if the hold is released or replaced before that.
 func (l *Link) HoldAnswers(text []byte) (held <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +110,7 @@ func (l *Link) HoldAnswers(text []byte) (held <-chan struct{}) {
 	return l.held
 }
 
-// ReleaseAnswers delivers what HoldAnswers has held, and ends the hold.
+// ReleaseAnswers delivers the data that HoldAnswers has held and ends the hold.
 func (l *Link) ReleaseAnswers() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,8 +120,8 @@ func (l *Link) ReleaseAnswers() {
 	}
 }
 
-// sending inspects data that a connection is about to send. tail is the end of its earlier data.
-// sending returns the new tail, in which a text may begin.
+// sending inspects data that a connection is about to send. tail is the end of the connection's
+// earlier data. sending returns the new tail, which may contain the beginning of a text.
 func (l *Link) sending(tail, data []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

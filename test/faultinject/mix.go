@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// Weights are the probabilities of faults, each from 0 to 1. The rest up to 1 is the probability of
+// Weights holds the probabilities of faults, each from 0 to 1. The remaining probability is that of
 // no fault.
 type Weights map[Fault]float64
 
-// Mix holds the faults of each kind of request and their probabilities. Nil means no faults. As
-// JSON: {"create":{"429":0.1}}.
+// Mix holds the probabilities of faults for each kind of request. A nil Mix has no faults. In JSON,
+// a Mix looks like {"create":{"429":0.1}}.
 type Mix map[Op]Weights
 
 // Evenly returns a mix of all faults, with equal probabilities within an op. share is the
@@ -30,8 +30,8 @@ func Evenly(share float64) Mix {
 	return m
 }
 
-// Validate rejects unknown ops, faults that do not apply to the op, and probabilities or sums
-// outside of 0 to 1.
+// Validate returns an error for unknown ops, faults that do not apply to the op, and probabilities
+// or sums that are not between 0 and 1.
 func (m Mix) Validate() error {
 	for op, weights := range m {
 		sum := 0.0
@@ -63,8 +63,8 @@ func (m Mix) clone() Mix {
 type Decision struct {
 	// Fault is None for a request without a fault.
 	Fault Fault
-	// Part is the degree of the fault, from 0 to 1: how late, how far into the answer, or which
-	// variant.
+	// Part is the degree of the fault, from 0 to 1. It determines how late the answer is, how far
+	// into it the fault occurs, or which variant is used.
 	Part float64
 }
 

@@ -25,7 +25,7 @@ const (
 	unreachable = "127.0.0.1:1"
 
 	// routePool is the server's default. Each of these routes carries different accounts, and one
-	// more carries the system account. Messages are lost while any of them is missing.
+	// more carries the system account. Messages are lost while any of these routes is missing.
 	routePool     = 3
 	routesPerPair = routePool + 1
 
@@ -46,9 +46,9 @@ type nodeSpec struct {
 	MaxPayload int      `json:"max_payload"`
 }
 
-// MaybeServeNode runs a node and does not return if this process was started by Nodes. Otherwise it
-// does nothing. Nodes starts the current program again, so main and TestMain must call
-// MaybeServeNode first.
+// MaybeServeNode runs a node and does not return if Nodes started this process. Otherwise it does
+// nothing. Nodes starts the current program again, so main and TestMain must call MaybeServeNode
+// first.
 func MaybeServeNode() {
 	raw, ok := os.LookupEnv(nodeEnv)
 	if !ok {
@@ -75,7 +75,7 @@ func serveNode(raw string) error {
 	end := make(chan os.Signal, 2)
 	signal.Notify(end, syscall.SIGTERM, os.Interrupt)
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // the leash ends with the parent
+		_, _ = io.Copy(io.Discard, os.Stdin) // stdin ends when the parent does
 		end <- syscall.SIGTERM
 	}()
 	s.Start()

@@ -55,8 +55,8 @@ func (v view) groups() map[string]*group {
 	return out
 }
 
-// ask reads from the node's monitoring port. No link leads there, so the harness can reach isolated
-// nodes.
+// ask reads from the node's monitoring port. No link leads to that port, so the harness can reach
+// isolated nodes.
 func (n *node) ask(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+local(n.spec.Monitor)+path, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func (n *node) ask(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// answers checks that the node's JetStream is enabled, even without a cluster.
+// answers checks that JetStream is enabled on the node, even without a cluster.
 func (n *node) answers(ctx context.Context) error {
 	_, err := n.ask(ctx, "/healthz?js-enabled-only=true")
 	return err
@@ -155,7 +155,8 @@ func (n *Nodes) healthy(ctx context.Context) error {
 	return n.complete(views)
 }
 
-// wellLed checks that the group named by one node has a leader that knows it, and current replicas.
+// wellLed checks that the group that a node names has current replicas and a leader that knows of
+// it.
 func wellLed(what string, g *group, views map[string]view) error {
 	if g == nil || g.Leader == "" {
 		return fmt.Errorf("%s has no leader", nameOf(what))
@@ -172,7 +173,7 @@ func wellLed(what string, g *group, views map[string]view) error {
 	return nil
 }
 
-// complete checks that the meta group has all nodes.
+// complete checks that the meta group contains all nodes.
 func (n *Nodes) complete(views map[string]view) error {
 	for _, v := range views {
 		if have := len(views[v.Meta.Leader].Meta.Replicas) + 1; have != len(n.nodes) {
@@ -189,9 +190,9 @@ func nameOf(group string) string {
 	return group
 }
 
-// LeaderOf finds the node that leads a stream with a replica on every node. An empty name means the
-// meta group. The leader is the node named by a majority, because an isolated leader may not know
-// yet that it lost its lead.
+// LeaderOf returns the node that leads a stream with a replica on every node. An empty name means
+// the meta group. The leader is the node that a majority of nodes names, because an isolated leader
+// may not know yet that it is no longer the leader.
 func (n *Nodes) LeaderOf(ctx context.Context, stream string) (int, error) {
 	votes := map[string]int{}
 	for _, node := range n.nodes {

@@ -16,8 +16,9 @@ const (
 	probeTry    = 5 * time.Second
 )
 
-// probe waits until a stream with a replica on every node can be created. Healthy nodes may not
-// have told each other their capacity yet, and until then the meta leader considers them offline.
+// probe waits until a stream with a replica on every node can be created. Even healthy nodes may
+// not have told each other their capacity yet. Until they have, the meta leader considers them
+// offline.
 func (n *Nodes) probe(ctx context.Context) error {
 	nc, err := nats.Connect(n.ClientURLs(), nats.RetryOnFailedConnect(true))
 	if err != nil {

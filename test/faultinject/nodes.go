@@ -26,21 +26,22 @@ type NodesOptions struct {
 	N int
 	// SyncAlways syncs every write. Default false.
 	SyncAlways bool
-	// MaxPayload is the largest message, in bytes. Default 8 MiB.
+	// MaxPayload is the maximum size of a message, in bytes. Default 8 MiB.
 	MaxPayload int
 }
 
 // Nodes is a JetStream cluster of nats-server processes on this machine. Clients and routes go
-// through Links: one for the clients of each node, and one for each pair of nodes in each
-// direction. The nodes know no addresses that bypass them. Nodes is safe for concurrent use.
+// through Links. There is one Link for the clients of each node, and one in each direction for each
+// pair of nodes. The nodes do not know any addresses that bypass the Links. Nodes is safe for
+// concurrent use.
 type Nodes struct {
 	nodes  []*node
 	routes []route
 
-	mu sync.Mutex // guards what is cut
+	mu sync.Mutex // guards which nodes are cut off
 }
 
-// node is one server and the link of its clients.
+// node is a server with the link for its clients.
 type node struct {
 	spec    nodeSpec
 	process *Process
@@ -80,8 +81,8 @@ func StartNodes(ctx context.Context, o NodesOptions) (*Nodes, error) {
 	return n, nil
 }
 
-// prepare assigns ports and links to each node. Ports stay the same over restarts, because the
-// links depend on them.
+// prepare assigns ports and links to each node. The ports stay the same across restarts, because
+// the links depend on them.
 func (n *Nodes) prepare(o NodesOptions) error {
 	ports, err := freeport.Ports(3 * o.N)
 	if err != nil {
@@ -165,7 +166,7 @@ func (n *Nodes) Process(i int) *Process { return n.nodes[i].process }
 func (n *Nodes) Kill(i int) error { return n.nodes[i].process.Kill() }
 
 // Restart starts node i again with its stored data and waits until it answers. The node may still
-// be catching up, see WaitHealthy.
+// be catching up; see WaitHealthy.
 func (n *Nodes) Restart(ctx context.Context, i int) error { return n.nodes[i].process.Restart(ctx) }
 
 // Close kills the nodes and closes the links. It keeps the directories.

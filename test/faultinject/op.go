@@ -46,7 +46,7 @@ func jimengOp(action string) Op {
 	}
 }
 
-// polledID returns the ID of the task read by a GET, or "" if the path has none.
+// polledID returns the ID of the task that a GET reads, or "" if the path has none.
 func polledID(r *http.Request) string {
 	path := strings.TrimPrefix(r.URL.Path, "/kling")
 	for _, prefix := range []string{"/v1/video/generations/", "/v1/videos/text2video/", "/v1/videos/image2video/", "/v1/videos/"} {

@@ -11,8 +11,8 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// heldChunks is the number of reads, of at most pipeBuffer bytes each, that one direction of a
-	// pipe holds.
+	// heldChunks is how many reads one direction of a pipe holds. Each read has at most pipeBuffer
+	// bytes.
 	heldChunks = 64
 	pipeBuffer = 32 << 10
 )
@@ -20,14 +20,14 @@ const (
 type pipe struct {
 	link *Link
 	near net.Conn
-	done chan struct{} // closed when it ends
+	done chan struct{} // closed when the pipe ends
 
 	mu    sync.Mutex
 	far   net.Conn // nil until dialled
 	ended bool
 }
 
-// chunk is the result of one read: bytes, or the error that ended the direction.
+// chunk is the result of one read. It holds bytes, or the error that ended the direction.
 type chunk struct {
 	due  time.Time
 	data []byte
@@ -39,7 +39,7 @@ func newPipe(l *Link, near net.Conn) *pipe {
 }
 
 // run carries the connection until it ends. It dials the target only while the link is open,
-// because a cut network does not carry the handshake either.
+// because a network that is cut does not carry the handshake either.
 func (p *pipe) run() {
 	defer p.link.forget(p)
 	var wg sync.WaitGroup
@@ -65,11 +65,11 @@ func (p *pipe) run() {
 	both.Go(func() { p.write(far, out, p.link.gate) })
 	both.Go(func() { p.write(p.near, back, p.link.gate, p.link.answerGate) })
 	both.Wait()
-	p.end(false) // orderly, unless the pipe has already ended
+	p.end(false) // an orderly close, unless the pipe has already ended
 }
 
-// opened waits until the link is open. It returns false if the client disconnects first or the pipe
-// ends.
+// opened waits until the link is open. It returns false if the client disconnects or the pipe ends
+// before that.
 func (p *pipe) opened(left <-chan struct{}) bool {
 	select {
 	case <-p.link.gate():
@@ -101,8 +101,8 @@ func (p *pipe) dial() (net.Conn, bool) {
 	return far, true
 }
 
-// read passes on what one end sends, with the time of its delivery. It calls seen with each piece
-// first.
+// read passes on the data that one end sends, with the time of its delivery. It first calls seen
+// with each piece.
 func (p *pipe) read(from net.Conn, to chan<- chunk, seen func([]byte)) {
 	buf := make([]byte, pipeBuffer)
 	for {
@@ -127,7 +127,7 @@ func (p *pipe) give(to chan<- chunk, c chunk) bool {
 	}
 }
 
-// write delivers to one end until the other closes. It waits while a gate is shut.
+// write delivers data to one end until the other end closes. It waits while a gate is shut.
 func (p *pipe) write(to net.Conn, from <-chan chunk, gates ...func() <-chan struct{}) {
 	for {
 		var c chunk
@@ -174,7 +174,7 @@ func (p *pipe) arrives(c chunk, gates []func() <-chan struct{}) bool {
 	return true
 }
 
-// half closes one direction, as the sender did.
+// half closes one direction, as the sender did. If that fails, it resets the connection.
 func (p *pipe) half(to net.Conn) {
 	if tcp, ok := to.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
 		return
@@ -182,7 +182,8 @@ func (p *pipe) half(to net.Conn) {
 	p.end(true)
 }
 
-// end closes both connections, by a reset or in order. Only the first call has an effect.
+// end closes both connections, either with a reset or in an orderly way. Only the first call has an
+// effect.
 func (p *pipe) end(reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// end is how an answer continues after its middle.
+// end determines how an answer continues after its middle.
 type end int
 
 const (
@@ -20,15 +20,15 @@ const (
 // plan controls how the bytes of an answer are sent.
 type plan struct {
 	wait time.Duration // before the first byte
-	drip time.Duration // between pieces; 0: no pauses
+	drip time.Duration // between pieces; 0 means no pauses
 	end  end
 	part float64 // position of the middle, from 0 to 1
 }
 
-// event returns the number of the event after which the middle of a stream is, from 1.
+// event returns the number of the event, starting at 1, after which the middle of a stream is.
 func (p plan) event() int { return 1 + int(p.part*8) }
 
-// of returns the position of the middle of n bytes, before the last byte.
+// of returns the position of the middle in n bytes. It is before the last byte.
 func (p plan) of(n int) int { return int(p.part * float64(max(n-1, 0))) }
 
 const dripPiece = 16
@@ -58,7 +58,7 @@ func (o *outlet) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pause waits for d. It fails if the client disconnects first.
+// pause waits for d. It returns an error if the client disconnects first.
 func (o *outlet) pause(d time.Duration) error {
 	if d > 0 && !Pause(o.ctx, d) {
 		return errGone
@@ -66,10 +66,11 @@ func (o *outlet) pause(d time.Duration) error {
 	return nil
 }
 
-// oversizedLine is the length of an OversizedLine in bytes, more than a client should keep.
+// oversizedLine is the length in bytes of an OversizedLine. It is more than a client should buffer.
 const oversizedLine = 48 << 20
 
-// oversize sends an oversized line: an event of a stream, or the same text inside another answer.
+// oversize sends an oversized line. It is an event of a stream, or the same text inside another
+// answer.
 func (a *answer) oversize() {
 	a.chunk([]byte("data: {\"x\":\""))
 	piece := bytes.Repeat([]byte("x"), 64<<10)

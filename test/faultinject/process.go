@@ -13,7 +13,7 @@ import (
 const (
 	readyEvery = 20 * time.Millisecond
 	readyTry   = 2 * time.Second
-	// logTail is the length of the log's end in an error, in bytes.
+	// logTail is how many bytes of the log's end an error contains.
 	logTail = 2 << 10
 )
 
@@ -22,16 +22,18 @@ type Spec struct {
 	// Path is the program. Args are its arguments without the program name.
 	Path string
 	Args []string
-	// Env is the whole environment. Default nil: the environment of this process.
+	// Env is the whole environment. If it is nil, the process inherits the environment of this
+	// process.
 	Env []string
-	// Dir is the working directory. Default: the directory of this process.
+	// Dir is the working directory. The default is the directory of this process.
 	Dir string
-	// Log is a file to which all runs append stdout and stderr. Default: discarded.
+	// Log is a file to which all runs append stdout and stderr. If it is empty, the output is
+	// discarded.
 	Log string
-	// Ready is called until it returns nil. Default nil: ready once started.
+	// Ready is called until it returns nil. If it is nil, the process is ready once started.
 	Ready func(ctx context.Context) error
-	// Leash makes stdin a pipe that ends with this process, so that a child that reads it does not
-	// outlive this process.
+	// Leash makes stdin a pipe that ends with this process. A child that reads its stdin can then
+	// end with this process.
 	Leash bool
 }
 
@@ -52,7 +54,7 @@ type run struct {
 	err   error // valid once ended is closed
 }
 
-// Start starts a process and waits until it is ready. After that, the process does not depend on
+// Start starts a process and waits until it is ready. After that, the process no longer depends on
 // ctx. If the process ends early or is not ready before ctx ends, Start kills it and returns an
 // error with the end of its log.
 func Start(ctx context.Context, s Spec) (*Process, error) {
@@ -63,8 +65,8 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// Restart kills the process if it runs, starts it again and waits like Start. Concurrent restarts
-// run one at a time.
+// Restart kills the process if it is running, starts it again and waits like Start. Concurrent
+// restarts run one after another.
 func (p *Process) Restart(ctx context.Context) error {
 	p.restarting.Lock()
 	defer p.restarting.Unlock()
@@ -155,14 +157,14 @@ func (p *Process) Pid() int {
 	return 0
 }
 
-// Running reports whether the process has not ended. A stopped process is running.
+// Running reports whether the process has not ended. A stopped process counts as running.
 func (p *Process) Running() bool {
 	r := p.now()
 	return r != nil && r.alive()
 }
 
-// Wait waits until the process ends. It returns nil for status 0, an error that wraps
-// *exec.ExitError otherwise, and the error of ctx if that ends first.
+// Wait waits until the process ends. It returns nil for status 0, and an error that wraps
+// *exec.ExitError otherwise. If ctx ends first, it returns the error of ctx.
 func (p *Process) Wait(ctx context.Context) error {
 	r := p.now()
 	if r == nil {

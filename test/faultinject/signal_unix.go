@@ -8,7 +8,7 @@ import "syscall"
 // after Continue.
 func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
 
-// Reload asks the process to read its configuration again (SIGHUP).
+// Reload asks the process to reload its configuration (SIGHUP).
 func (p *Process) Reload() error { return p.signal(syscall.SIGHUP) }
 
 // Stop stops the process (SIGSTOP) until Continue. Its connections stay open. On Linux, all of its

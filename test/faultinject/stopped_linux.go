@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitStopped waits until the process has stopped or ended. kill(2) returns when the signal is
-// pending, and threads run until one of them gets a processor and handles it.
+// awaitStopped waits until the process has stopped or ended. kill(2) returns as soon as the signal
+// is pending. The threads keep running until one of them is scheduled and handles it.
 func (p *Process) awaitStopped() error {
 	pid := p.Pid()
 	for {

@@ -2,6 +2,6 @@
 
 package faultinject
 
-// awaitStopped does not wait: waitid is not portable, and wait4 would take the exit status from
-// Wait.
+// awaitStopped does not wait, because waitid is not portable and wait4 would take the exit status
+// from Wait.
 func (p *Process) awaitStopped() error { return nil }

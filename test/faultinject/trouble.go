@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// refusal returns the handler of a fault that does not accept the request, or nil.
+// refusal returns the handler for a fault that does not accept the request, or nil for other
+// faults.
 func (x *exchange) refusal() http.Handler {
 	switch x.decision.Fault {
 	case TooMany:
@@ -46,7 +47,8 @@ func refuse(status int, header http.Header) http.HandlerFunc {
 	}
 }
 
-// taskBehaviour returns the sandbox Behaviour for faults of the task itself as JSON, or "".
+// taskBehaviour returns, as JSON, the sandbox Behaviour for faults of the task itself, or "" for
+// other faults.
 func (x *exchange) taskBehaviour() string {
 	switch x.decision.Fault {
 	case TaskNeverEnds:
@@ -62,7 +64,7 @@ func (x *exchange) taskBehaviour() string {
 	}
 }
 
-// backwards returns a Behaviour with status words of the request's protocol.
+// backwards returns a Behaviour with status words in the request's protocol.
 func (x *exchange) backwards() string {
 	path := x.req.URL.Path
 	switch {
@@ -105,7 +107,7 @@ func (x *exchange) replaces() bool {
 	}
 }
 
-// replacement returns the handler of the answer to send instead of held.
+// replacement returns the handler for the answer that is sent instead of held.
 func (x *exchange) replacement(held *answer) http.HandlerFunc {
 	fault := x.decision.Fault
 	if fault == PollGarbage {
@@ -132,7 +134,7 @@ func body(contentType, encoding string, b []byte) http.HandlerFunc {
 		if encoding != "" {
 			w.Header().Set("Content-Encoding", encoding)
 		}
-		_, _ = w.Write(b) // finish notices a client that has disconnected
+		_, _ = w.Write(b) // finish detects a client that has disconnected
 	}
 }
 
@@ -146,8 +148,8 @@ func (x *exchange) noise() []byte {
 	return b
 }
 
-// gzipBomb returns 256 MiB of spaces, which may precede any JSON. A gzip file may have many
-// members, so one is compressed and repeated.
+// gzipBomb returns 256 MiB of spaces in compressed form. Spaces may precede any JSON. A gzip file
+// may have many members, so gzipBomb compresses one member and repeats it.
 var gzipBomb = sync.OnceValue(func() []byte {
 	var member bytes.Buffer
 	w := gzip.NewWriter(&member)

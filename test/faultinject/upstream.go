@@ -16,14 +16,14 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
-// Timing configures how long the faults of an Upstream last. Zero fields have the defaults.
+// Timing configures how long the faults of an Upstream last. Zero fields have their defaults.
 type Timing struct {
 	// Latency is the longest delay of the fault Latency. Default 2s.
 	Latency time.Duration
-	// Late is when a TaskLate completes, counted from its create. It must be beyond the deadline of
-	// the route. Default 5m.
+	// Late is the time from the create to the completion of a TaskLate task. It must be longer than
+	// the route's deadline. Default 5m.
 	Late time.Duration
-	// Drip is the time between two pieces of a Drip. Default 50ms.
+	// Drip is the time between the pieces of a Drip. Default 50ms.
 	Drip time.Duration
 }
 
@@ -36,18 +36,18 @@ func (t Timing) withDefaults() Timing {
 
 // UpstreamOptions configure an Upstream.
 type UpstreamOptions struct {
-	// Addr is the address to listen on. Default "127.0.0.1:0": a free port.
+	// Addr is the address to listen on. The default "127.0.0.1:0" selects a free port.
 	Addr string
-	// Seed and Faults decide the fault of each request.
+	// Seed and Faults determine the fault of each request.
 	Seed uint64
-	// Faults is the first mix. Default: none.
+	// Faults is the initial mix. The default has no faults.
 	Faults Mix
 	// Timing configures how long faults last.
 	Timing Timing
 	// Sandbox configures the model behind the faults. With RepeatCreates, every accepted POST
 	// creates a task, as most real upstreams do. Without it, a repeated Idempotency-Key returns its
-	// first task, which is paid once. The ledger does not record faults that a request asks of the
-	// sandbox.
+	// first task, which is paid only once. The ledger does not record faults that a request itself
+	// asks the sandbox for.
 	Sandbox sandbox.Options
 }
 
@@ -70,7 +70,7 @@ type Upstream struct {
 	conns  map[*wire]struct{} // nil once closed
 }
 
-// NewUpstream starts an upstream. The error names the address or the fault.
+// NewUpstream starts an upstream. An error names the address or the fault.
 func NewUpstream(o UpstreamOptions) (*Upstream, error) {
 	if err := o.Faults.Validate(); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func NewUpstream(o UpstreamOptions) (*Upstream, error) {
 		ledger: newLedger(), conns: map[*wire]struct{}{},
 	}
 	u.control = u.controls()
-	u.ctx, u.cancel = context.WithCancel(context.Background()) // lives until Close, longer than this call
+	u.ctx, u.cancel = context.WithCancel(context.Background()) // lives until Close, which is longer than this call
 	mix := o.Faults.clone()
 	u.mix.Store(&mix)
 	u.wg.Go(u.accept)
@@ -127,7 +127,7 @@ func (u *Upstream) track(w *wire) bool {
 // URL returns the base URL, such as "http://127.0.0.1:8090".
 func (u *Upstream) URL() string { return "http://" + u.listener.Addr().String() }
 
-// SetMix changes the faults of requests from now on. The request counts continue, so a seed replays
+// SetMix changes the faults of subsequent requests. The request counts continue, so a seed replays
 // a run only with the same changes.
 func (u *Upstream) SetMix(m Mix) error {
 	if err := m.Validate(); err != nil {
@@ -150,7 +150,7 @@ func (u *Upstream) Tasks() (tasks []PaidTask) {
 	return tasks
 }
 
-// FaultCounts returns the numbers of chosen faults, by "op/fault".
+// FaultCounts returns how often each fault was chosen, by "op/fault".
 func (u *Upstream) FaultCounts() (counts map[string]int) {
 	u.ledger.read(func(l *ledger) { counts = maps.Clone(l.faults) })
 	return counts

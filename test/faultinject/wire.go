@@ -25,7 +25,7 @@ func newWire(u *Upstream, conn net.Conn) *wire {
 	return &wire{upstream: u, conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}
 }
 
-// serve answers requests until the connection cannot be used again.
+// serve answers requests until the connection can no longer be used.
 func (w *wire) serve() {
 	for {
 		req, err := http.ReadRequest(w.in)
@@ -40,7 +40,7 @@ func (w *wire) serve() {
 	}
 }
 
-// finish closes the connection, in order after a good answer.
+// finish closes the connection. It resets the connection if err is not nil.
 func (w *wire) finish(err error) {
 	if err != nil {
 		w.reset()
@@ -82,20 +82,20 @@ func (w *wire) half(req *http.Request) []byte {
 	return b.Bytes()
 }
 
-// awaitBody waits until the body begins to arrive. A client may send the headers separately. After
-// a reset at that point it may be unable to write any of the body, and would know that nothing was
-// accepted.
+// awaitBody waits until the body begins to arrive. A client may send the headers separately. If the
+// connection were reset at that point, the client might be unable to write any of the body, and
+// would know that nothing was accepted.
 func (w *wire) awaitBody(req *http.Request) {
 	if req.ContentLength == 0 {
 		return
 	}
 	_ = w.conn.SetReadDeadline(time.Now().Add(awaitBodyFor)) // if this fails, the reset works without it
-	_, _ = w.in.Peek(1)                                      // the data stays in the buffer; a disconnect needs no action
+	_, _ = w.in.Peek(1)                                      // the data stays in the buffer; nothing to do if the client disconnects
 }
 
 const awaitBodyFor = 5 * time.Second
 
-// arrived returns the part of the body that arrived with the headers. It does not wait.
+// arrived returns the part of the body that has already arrived. It does not wait.
 func (w *wire) arrived(req *http.Request) []byte {
 	b, _ := w.in.Peek(w.in.Buffered()) // never asks for more than there is
 	if req.ContentLength >= 0 && int64(len(b)) > req.ContentLength {
@@ -104,8 +104,8 @@ func (w *wire) arrived(req *http.Request) []byte {
 	return b
 }
 
-// watch returns a context that ends when the client disconnects. Nothing else may read until stop
-// has returned.
+// watch returns a context that ends when the client disconnects. Nothing else may read from the
+// connection until stop has returned.
 func (w *wire) watch(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	done := make(chan struct{})

@@ -1,9 +1,10 @@
 // Package freeport allocates local ports for servers that tests and tools start and restart at the
 // same address.
 //
-// A server that starts once can listen on port 0. One that restarts must know its port in advance,
-// and no other process may take the port while the server is down. A port chosen by the system is
-// unsuitable: once closed, the system may give it to the next server or to an outgoing connection.
+// A server that starts only once can listen on port 0. A server that restarts must know its port in
+// advance, and no other process may take the port while the server is down. A port chosen by the
+// system is unsuitable. Once it is closed, the system may give it to the next server or to an
+// outgoing connection.
 package freeport
 
 import (
@@ -16,7 +17,7 @@ import (
 )
 
 // Ports come from below the ephemeral ranges of Linux, macOS and Windows. Each process reserves
-// whole blocks: listening on the first port of a block reserves the others.
+// whole blocks by listening on the first port of each block.
 const (
 	firstPort = 20000
 	lastPort  = 32000 // exclusive
@@ -42,7 +43,7 @@ func Addrs(n int) ([]string, error) {
 	return addrs, err
 }
 
-// allocator keeps its blocks until the process ends, because ports are never given back.
+// allocator keeps its blocks until the process ends, because ports are never returned.
 type allocator struct {
 	mu     sync.Mutex
 	locks  []net.Listener

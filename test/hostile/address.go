@@ -17,7 +17,7 @@ var Addresses = []string{
 }
 
 // Inward returns URLs that reach port on this machine, one for each way to write its address. None
-// has the origin of an upstream on another port.
+// of them has the origin of an upstream on another port.
 func Inward(port string) []string {
 	var out []string
 	for _, host := range []string{

@@ -12,17 +12,17 @@ type Answer struct {
 	Steps []Step
 	// Reset ends the connection with a TCP reset.
 	Reset bool
-	// Silent means that the answer does not reveal what became of the request. No client may take
-	// it for a refusal.
+	// Silent is true if the answer does not reveal what became of the request. No client may treat
+	// it as a refusal.
 	Silent bool
 }
 
 // Step is a part of an answer.
 type Step struct {
 	Bytes []byte
-	// Times is how often Bytes is sent. 0 means once.
+	// Times is how often Bytes are sent. 0 means once.
 	Times int
-	// Pause is the wait after each time.
+	// Pause is the wait after each sending.
 	Pause time.Duration
 }
 
@@ -38,7 +38,7 @@ const (
 	CallContent Call = "content"
 )
 
-// Respond returns an answer to a call of a protocol. where holds addresses to which the answer
+// Respond returns an answer to a call in a protocol. where holds addresses to which the answer
 // directs genbus, for example from Inward. It may be empty.
 func Respond(s *Source, call Call, kind Kind, id string, where []string) Answer {
 	switch {
@@ -58,8 +58,8 @@ func Respond(s *Source, call Call, kind Kind, id string, where []string) Answer 
 	}
 }
 
-// Good returns a valid answer to a call: an accepted task for a create, and a completed task whose
-// result is at place for a poll.
+// Good returns a valid answer to a call. For a create, the answer is an accepted task. For a poll,
+// it is a completed task whose result is at place.
 func Good(call Call, kind Kind, id, place string) Answer {
 	return ok("application/json", "good", goodBody(call, kind, id, place))
 }
@@ -123,7 +123,7 @@ func answerBody(s *Source, call Call, kind Kind, id string, where []string) (nam
 	}
 }
 
-// wrongField replaces the value of one member by a wrong one.
+// wrongField replaces the value of one member with a wrong one.
 func wrongField(s *Source, good string) (name, body string) {
 	parts := strings.Split(good, `":`)
 	i := 1 + s.N(len(parts)-1)

@@ -20,7 +20,7 @@ func fixed(name, text string) wire {
 	}}
 }
 
-// silent is fixed for an answer that does not reveal what became of the request.
+// silent is like fixed but for an answer that does not reveal what became of the request.
 func silent(name, text string) wire {
 	return wire{make: func(*Source, Call, []string) Answer {
 		return Answer{Name: name, Silent: true, Steps: []Step{{Bytes: []byte(text)}}}

@@ -50,7 +50,7 @@ func oneCall(message func(h *h2) []byte, more ...string) func(*h2) {
 	}
 }
 
-// connection makes the frames of one connection. If the name begins with "!", it also makes the
+// connection makes the frames of one connection. If its name begins with "!", it also makes the
 // preface.
 type connection struct {
 	name  string
@@ -90,8 +90,8 @@ func pingOf(mark uint64) []byte {
 	return Frame(nil, FramePing, 0, 0, binary.BigEndian.AppendUint64(nil, mark))
 }
 
-// EndMark returns a ping to send after a connection's bytes. The answer to it shows that all of
-// them were read. Its payload is Mark.
+// EndMark returns a ping to send after a connection's bytes. The answer to the ping shows that the
+// server has read all of them. The payload of the ping is Mark.
 func EndMark() []byte { return pingOf(Mark) }
 
 // Mark is the payload of EndMark.

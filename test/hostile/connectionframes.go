@@ -2,7 +2,7 @@ package hostile
 
 import "strings"
 
-// prefaces are hostile beginnings of a connection.
+// prefaces are hostile ways to begin a connection.
 var prefaces = []connection{
 	{"!nothing", false, bytesOf("")},
 	{"!HTTP/1", false, bytesOf("GET / HTTP/1.1\r\nHost: x\r\n\r\n")},
@@ -14,7 +14,7 @@ var prefaces = []connection{
 	{"any bytes", false, func(h *h2) { h.b = append(h.b, h.s.Bytes(1+h.s.N(3000))...) }},
 }
 
-// frameOrders are frames that are invalid, too many, or out of order.
+// frameOrders are frames that are invalid, too numerous or out of order.
 var frameOrders = []connection{
 	{"any frames", false, repeated(20, func(h *h2, i int) {
 		h.frame(byte(h.s.N(12)), byte(h.s.N(256)), uint32(h.s.N(6)), h.s.Bytes(h.s.N(40)))

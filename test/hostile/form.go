@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Form returns a multipart/form-data body for POST /v1/videos, and its Content-Type.
+// Form returns a multipart/form-data body for POST /v1/videos and its Content-Type.
 func Form(s *Source, t Target) (in Input, contentType string) {
 	form := One(s, forms)
 	for form.large && !s.Chance(8) {

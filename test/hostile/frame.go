@@ -40,7 +40,7 @@ func Field(dst []byte, name, value string) []byte {
 
 func hpackText(dst []byte, text string) []byte { return append(hpackNumber(dst, len(text)), text...) }
 
-// hpackNumber appends a number with a prefix of 7 bits.
+// hpackNumber appends a number with a 7-bit prefix.
 func hpackNumber(dst []byte, n int) []byte {
 	const most = 1<<7 - 1
 	if n < most {

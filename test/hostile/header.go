@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Header returns the name and the value of one hostile header. The value may contain any bytes
-// except CR, LF and NUL.
+// Header returns the name and value of one hostile header. The value may contain any bytes except
+// CR, LF and NUL.
 func Header(s *Source) (name, value string) {
 	h := One(s, headers)
 	if s.Chance(25) {

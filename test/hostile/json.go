@@ -41,7 +41,7 @@ func (k Kind) good(t Target) []member {
 	}
 }
 
-// members returns the names that the kind's API knows.
+// members returns the member names that the kind's API knows.
 func (k Kind) members() []string {
 	switch k {
 	case Videos:
@@ -72,8 +72,8 @@ var wrongValues = []string{
 	`{"type":"function"}`, `"` + strings.Repeat("A", 70_000) + `"`, strings.Repeat("[", 250) + strings.Repeat("]", 250),
 }
 
-// WrongMembers returns the number of bodies of WrongMember: each member of each kind with each
-// wrong value.
+// WrongMembers returns the number of bodies that WrongMember can return. There is one for each
+// member of each kind with each wrong value.
 func WrongMembers() int {
 	n := 0
 	for _, k := range Kinds {
@@ -82,7 +82,7 @@ func WrongMembers() int {
 	return n
 }
 
-// WrongMember returns the body with this number, which is valid except for one member.
+// WrongMember returns the body with this number. It is valid except for one member.
 func WrongMember(t Target, number int) (Kind, Input) {
 	for _, k := range Kinds {
 		all := k.members()

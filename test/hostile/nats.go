@@ -9,8 +9,8 @@ import (
 type Note struct {
 	Name    string
 	Subject string
-	// Header may be nil. Keys and values contain no CR or LF, and keys no colon, so they can be
-	// sent unchanged.
+	// Header may be nil. Keys and values contain no CR or LF, and keys contain no colon, so a
+	// client can send them unchanged.
 	Header map[string][]string
 	Data   []byte
 }

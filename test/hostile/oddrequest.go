@@ -24,7 +24,7 @@ type framing struct {
 	make  func(s *Source, t Target, r *request)
 }
 
-// lengths replaces Content-Length by these lines.
+// lengths replaces Content-Length with these lines.
 func lengths(lines ...string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) {
 		r.drop("Content-Length")
@@ -33,7 +33,7 @@ func lengths(lines ...string) func(*Source, Target, *request) {
 	}
 }
 
-// chunked replaces the body by these chunks.
+// chunked replaces the body with these chunks.
 func chunked(chunks string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) {
 		r.drop("Content-Length")
@@ -47,7 +47,7 @@ func lines(more ...string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) { r.add(more...) }
 }
 
-// raw replaces the whole request by these bytes.
+// raw replaces the whole request with these bytes.
 func raw(text string) func(*Source, Target, *request) {
 	return func(_ *Source, _ Target, r *request) {
 		*r = request{whole: []byte(text), cut: true}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Request returns one hostile HTTP/1 request as the bytes of a connection. If possible, it asks the
-// server to close the connection, so that the sender can read to the end.
+// Request returns one hostile HTTP/1 request as the bytes of a connection. If possible, the request
+// asks the server to close the connection, so that the sender can read to the end.
 func Request(s *Source, t Target) Input {
 	if s.Chance(40) {
 		return odd(s, t)
@@ -53,7 +53,7 @@ func (r *request) drop(name string) {
 
 func (r *request) add(lines ...string) { r.header = append(r.header, lines...) }
 
-// Endpoint is a path of the service that takes a body.
+// Endpoint is a path of the service that accepts a body.
 type Endpoint struct {
 	Path string
 	Kind Kind

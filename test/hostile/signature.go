@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Signature returns the header lines of a vendor signature that is broken, or that is signed
-// correctly but has absurd content.
+// Signature returns the header lines of a vendor signature that is either broken or correct but
+// with absurd content.
 func Signature(s *Source, t Target) []string {
 	if s.Chance(50) {
 		return []string{"Authorization: Bearer " + token(s, t)}

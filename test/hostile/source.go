@@ -42,14 +42,14 @@ type Input struct {
 	Name string
 	// Bytes are the bytes to send or the body.
 	Bytes []byte
-	// Cut means that the input is incomplete: the sender closes its side of the connection after
-	// it.
+	// Cut is true if the input is incomplete. The sender then closes its side of the connection
+	// after the input.
 	Cut bool
 }
 
 // Target describes the service, so that inputs get past authentication.
 type Target struct {
-	// Authorization is the header value of a tenant, such as "Bearer key".
+	// Authorization is a tenant's header value, such as "Bearer key".
 	Authorization string
 	// AccessKey and SecretKey are a tenant's key pair.
 	AccessKey, SecretKey string
@@ -72,7 +72,7 @@ func anyOf(s *Source, list []string, otherwise string) string {
 	return One(s, list)
 }
 
-// Text returns text that does harm if trusted. It may be invalid UTF-8.
+// Text returns text that does harm if a program trusts it. It may be invalid UTF-8.
 func Text(s *Source) string {
 	if s.Chance(10) {
 		return strings.Repeat(One(s, texts), 1+s.N(200))

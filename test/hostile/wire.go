@@ -132,8 +132,8 @@ func typedVideo(s *Source, t Target) *genbusv1.VideoGeneration {
 	return v
 }
 
-// extras returns the fields of a request besides its body: a request ID, labels, a time and texts.
-// Encoded by hand, because the texts may be invalid UTF-8.
+// extras returns the fields of a request other than its body. They are a request ID, labels, a time
+// and texts. They are encoded by hand, because the texts may be invalid UTF-8.
 func extras(s *Source, id, labels, expires protowire.Number, texts ...protowire.Number) []byte {
 	text := func(b []byte, field protowire.Number) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), Text(s))

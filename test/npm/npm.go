@@ -1,5 +1,5 @@
-// Package npm installs npm packages for tests. They are not part of genbus, so a test is skipped
-// with the reason if they are unavailable.
+// Package npm installs npm packages for tests. The packages are not part of genbus, so a test is
+// skipped with the reason if they are unavailable.
 package npm
 
 import (
@@ -44,8 +44,9 @@ func Project(t *testing.T, dir string) string {
 	return to
 }
 
-// Install installs the packages locked by package-lock.json into dir. It skips the test without
-// node, npm or the packages, and outside the full suite. A lock that does not match fails the test.
+// Install installs the packages locked by package-lock.json into dir. It skips the test if node,
+// npm or the packages are unavailable, and outside the full suite. The test fails if the lock file
+// does not match.
 func Install(t *testing.T, dir string) {
 	t.Helper()
 	brokertest.Full(t, "installs packages from npm")
@@ -62,7 +63,8 @@ func Install(t *testing.T, dir string) {
 	}
 }
 
-// errLock reports a wrong package-lock.json. The lock is our file, so this fails on every machine.
+// errLock reports a wrong package-lock.json. The file is part of this repository, so this fails on
+// every machine.
 var errLock = errors.New("package-lock.json does not fit package.json or the packages")
 
 // install runs npm ci without the packages' own scripts.

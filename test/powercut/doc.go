@@ -1,6 +1,5 @@
 // Package powercut tests what survives a power cut. It runs the broker and the whole service on a
 // [github.com/genbus/genbus/test/powercut/disk.Disk], which drops unsynced data at a cut.
 //
-// This needs a modified nats-server, so the tests rebuild themselves with it and run the new
-// binary.
+// The tests need a modified nats-server, so they rebuild themselves with it and run the new binary.
 package powercut

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Host is a server of result files that records its requests.
+// Host serves result files and records its requests.
 type Host struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -39,7 +39,7 @@ func NewHost(t *testing.T, handler http.HandlerFunc) *Host {
 	return h
 }
 
-// Requests returns the requests so far.
+// Requests returns the requests received so far.
 func (h *Host) Requests() []*http.Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,8 @@ func ServeFilm(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", at, bytes.NewReader(Film))
 }
 
-// UpstreamAt makes a host the upstream of all routes, with an upstream key.
+// UpstreamAt returns a configuration change that makes a host the upstream of all routes and sets
+// an upstream key for it.
 func UpstreamAt(h *Host) func(*config.Config) {
 	return func(c *config.Config) {
 		u := c.Upstreams["sandbox"]
@@ -72,11 +73,11 @@ func UpstreamAt(h *Host) func(*config.Config) {
 	}
 }
 
-// VideosBody is a create of /v1/videos.
+// VideosBody is a request body for POST /v1/videos.
 const VideosBody = `{"model":"sandbox-videos","prompt":"a cat"}`
 
-// NewVideoObject creates a task of protocol videos and returns its id. Results of this protocol
-// without a URL are read by the upstream's id.
+// NewVideoObject creates a task of the protocol videos and returns its ID. In this protocol,
+// results without a URL are fetched by the upstream's task ID.
 func (w *World) NewVideoObject(headers ...string) string {
 	w.T.Helper()
 	a := w.Post("/v1/videos", VideosBody, headers...)
@@ -86,7 +87,7 @@ func (w *World) NewVideoObject(headers ...string) string {
 	return a.Header.Get("Genbus-Job-Id")
 }
 
-// Completed returns the id of a task that has completed with the given results.
+// Completed creates a task, completes it with the given results and returns its ID.
 func (w *World) Completed(videos ...*genbusv1.Video) string {
 	w.T.Helper()
 	id := w.NewVideoObject()

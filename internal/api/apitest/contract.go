@@ -13,11 +13,11 @@ import (
 	"github.com/genbus/genbus/internal/contract/contracttest"
 )
 
-// documents caches documents by their segments, because hundreds of answers are checked against the
-// same few.
+// documents caches OpenAPI documents by their path segments, because hundreds of answers are
+// checked against the same few documents.
 var documents sync.Map
 
-// OpenAPI returns the OpenAPI document of a configuration.
+// OpenAPI returns the OpenAPI document for a configuration.
 func OpenAPI(t testing.TB, cfg *config.Config) *contracttest.Document {
 	t.Helper()
 	key := fmt.Sprint(cfg.HTTP.Segments)

@@ -17,7 +17,7 @@ type Stream struct {
 	Events *sse.Reader
 }
 
-// Event is an SSE event with copied bytes.
+// Event is a copy of an SSE event.
 type Event struct{ ID, Name, Data string }
 
 // Open opens a stream of server-sent events.
@@ -69,13 +69,13 @@ func (s *Stream) Rest() []Event {
 	}
 }
 
-// ChatBody asks for a whole reply.
+// ChatBody requests a whole reply.
 const ChatBody = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`
 
-// StreamBody asks for a stream.
+// StreamBody requests a stream.
 const StreamBody = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}],"stream":true}`
 
-// SubmitChat enqueues a streamed chat and returns its id.
+// SubmitChat enqueues a streamed chat and returns its ID.
 func (w *World) SubmitChat(key string, headers ...string) string {
 	w.T.Helper()
 	if key != "" {
@@ -88,7 +88,7 @@ func (w *World) SubmitChat(key string, headers ...string) string {
 	return a.Header.Get("Genbus-Job-Id")
 }
 
-// Block returns one block of a stream with a text.
+// Block returns a stream block with a text.
 func Block(text string) string {
 	return fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":%q},"finish_reason":null}]}`, text)
 }
@@ -96,5 +96,6 @@ func Block(text string) string {
 // ReplyJSON is a whole reply.
 const ReplyJSON = `{"id":"c","object":"chat.completion","created":7,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"one two","tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}],"usage":{"total_tokens":3},"vendor":1}`
 
-// Endless is a model whose stream is larger than all buffers on the way.
+// Endless is a model whose stream does not fit into the buffers between the upstream and the
+// client.
 const Endless = "sandbox-chat-fast:chunks=1000000"

@@ -27,7 +27,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// VideoRequest returns a create with a prompt.
+// VideoRequest returns a create request with a prompt.
 func VideoRequest(prompt string) *genbusv1.CreateVideoTaskRequest {
 	return &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: prompt}},
@@ -59,7 +59,7 @@ func CheckStatus(t *testing.T, err error, code codes.Code, why errcode.Code) {
 	}
 }
 
-// Listed waits until the index knows a task's status.
+// Listed waits until the index lists a task with the given status.
 func (w *World) Listed(id string, s genbusv1.JobStatus) {
 	w.T.Helper()
 	w.Await(id+" in the list", func() bool {
@@ -72,18 +72,18 @@ func (w *World) Listed(id string, s genbusv1.JobStatus) {
 type Caller struct {
 	T    testing.TB
 	Conn *grpc.ClientConn
-	// Context ends the calls. Default: the test's context. Each call also ends after
-	// brokertest.Patience.
+	// Context is the context of the calls. Default: the test's context. Each call also times out
+	// after brokertest.Patience.
 	Context context.Context
 }
 
-// Reply is the first message of an answer in JSON, with its header.
+// Reply is the first message of an answer as JSON, with the answer's header.
 type Reply struct {
 	Text   string
 	Header metadata.MD
 }
 
-// Call sends one message to a method with an API key and returns the first answer.
+// Call sends one message to a method, with an API key, and returns the first message of the answer.
 func (c Caller) Call(key, method, body string) (Reply, error) {
 	c.T.Helper()
 	ctx, cancel := context.WithTimeout(cmp.Or(c.Context, c.T.Context()), brokertest.Patience)
@@ -106,11 +106,11 @@ func (c Caller) Call(key, method, body string) (Reply, error) {
 		c.T.Fatal(err)
 	}
 	err = s.RecvMsg(out)
-	header, _ := s.Header() // RecvMsg has the error
+	header, _ := s.Header() // RecvMsg has returned the error
 	return Reply{Text: protojson.Format(out), Header: header}, err
 }
 
-// messages returns an empty request and answer of a method.
+// messages returns an empty request and an empty answer for a method.
 func (c Caller) messages(method string) (in, out proto.Message) {
 	c.T.Helper()
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
@@ -131,7 +131,7 @@ func (c Caller) message(d protoreflect.MessageDescriptor) proto.Message {
 	return t.New().Interface()
 }
 
-// JobID returns the job id of a tenant's request id.
+// JobID returns the job ID for a tenant's request ID.
 func JobID(kind subject.Kind, tenant, requestID string) string {
 	return admission.Request{Kind: kind, Tenant: tenant, RequestID: requestID}.JobID()
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Lines is a log for concurrent writers.
+// Lines is a log that is safe for concurrent use.
 type Lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

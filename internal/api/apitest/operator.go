@@ -17,23 +17,23 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// OperatorKey is the key of WithOperator.
+// OperatorKey is the operator key that WithOperator configures.
 const OperatorKey = "gb_operator-key-0123456789"
 
 // LocalKey is the key of core.LocalOperator.
 const LocalKey = "gb_local-key-0123456789"
 
-// ByOperator holds the headers with the key of WithOperator.
+// ByOperator is a header with OperatorKey.
 var ByOperator = []string{"Authorization", "Bearer " + OperatorKey}
 
-// WithOperator configures the operator ops.
+// WithOperator configures an operator named ops.
 func WithOperator(c *config.Config) {
 	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(OperatorKey)}}
 }
 
 func readBodies(c *config.Config) { c.OperatorsReadBodies = true }
 
-// OrphanedLetter returns the dead letter of a video that its upstream has. It can be redriven and
+// OrphanedLetter returns a dead letter for a video that its upstream has. It can be redriven and
 // attached.
 func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 	return &genbusv1.DeadLetter{
@@ -47,8 +47,8 @@ func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 	}
 }
 
-// LostLetter returns the dead letter of a submission with an unknown outcome, whose upstream finds
-// tasks by our id.
+// LostLetter returns a dead letter for a submission whose outcome is unknown. Its upstream can look
+// up tasks by our ID.
 func LostLetter(tenant string) *genbusv1.DeadLetter {
 	l := OrphanedLetter(tenant)
 	l.Error.Code, l.UpstreamTaskId, l.OwnTaskId = "submission_outcome_unknown", "", l.GetId()+"-1"
@@ -76,8 +76,8 @@ func (w *World) Durables() {
 	}
 }
 
-// SilentUpstream makes an upstream of all routes that does not answer before release. reached
-// receives a token for each request.
+// SilentUpstream returns a configuration change that gives all routes an upstream that does not
+// answer until release is called. reached receives a value for each request.
 func SilentUpstream(t *testing.T) (configure func(*config.Config), reached <-chan struct{}, release func()) {
 	t.Helper()
 	came, released := make(chan struct{}, 100), make(chan struct{})
@@ -94,7 +94,7 @@ func SilentUpstream(t *testing.T) (configure func(*config.Config), reached <-cha
 	return UpstreamAt(h), came, release
 }
 
-// LostTasks stores dead letters that are attached by asking the upstream for their tasks.
+// LostTasks stores n dead letters whose tasks must be looked up at the upstream to attach them.
 func (w *World) LostTasks(n int) (tasks []*genbusv1.LetterTask) {
 	w.T.Helper()
 	for i := range n {

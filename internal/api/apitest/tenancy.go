@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Request ids of acme, which globex knows, and a label value of all acme's jobs.
+// Request IDs of acme that globex knows, and a label value that all of acme's jobs have.
 const (
 	AcmeOrder = "order-7"
 	AcmeShot  = "shot-7"
@@ -25,9 +25,9 @@ const (
 // none.
 type Tenancy struct {
 	*World
-	// Ids of acme's jobs: a queued and an ended video, a queued and an ended chat.
+	// IDs of acme's jobs: a queued and an ended video, and a queued and an ended chat.
 	Queued, Ended, Talk, Talked string
-	// Token is a page token of acme's list.
+	// Token is a page token from acme's list.
 	Token string
 }
 
@@ -62,28 +62,28 @@ func (w *Tenancy) finish(id string) {
 	w.Commit(e, next, err)
 }
 
-// TalkBody returns the request of a chat with a text.
+// TalkBody returns a chat request with a text.
 func TalkBody(text string) string {
 	return `{"model":"sandbox-chat","messages":[{"role":"user","content":"` + text + `"}]}`
 }
 
-// Acme returns headers with acme's key.
+// Acme adds acme's key to headers.
 func (w *Tenancy) Acme(headers ...string) []string {
 	return append([]string{"Authorization", "Bearer key-acme"}, headers...)
 }
 
-// IDs returns the ids of all acme's jobs with their kinds.
+// IDs returns the IDs of all of acme's jobs with their kinds.
 func (w *Tenancy) IDs() map[string]subject.Kind {
 	return map[string]subject.Kind{w.Queued: subject.Video, w.Ended: subject.Video, w.Talk: subject.Chat, w.Talked: subject.Chat}
 }
 
-// Never returns an unused id of the same kind as id.
+// Never returns an unused ID of the same kind as id.
 func Never(id string) string {
 	kind, _, _ := strings.Cut(id, "_")
 	return kind + "_" + strings.Repeat("a", 26)
 }
 
-// States returns the last sequences of acme's jobs, which only acme changes.
+// States returns the sequence of the last event of each of acme's jobs. Only acme may change them.
 func (w *Tenancy) States() map[string]uint64 {
 	w.T.Helper()
 	out := map[string]uint64{}
@@ -103,10 +103,10 @@ func (w *Tenancy) Tells(text string) bool {
 	return strings.Contains(text, AcmeMark) || strings.Contains(text, "acme")
 }
 
-// AnyID matches a job id.
+// AnyID matches a job ID.
 var AnyID = regexp.MustCompile(`(video|chat)_[a-z2-7]{26}`)
 
-// AcmeMay sets limits for acme and none for globex.
+// AcmeMay returns a configuration change that adds both tenants and sets limits for acme only.
 func AcmeMay(l config.TenantLimits) func(*config.Config) {
 	return func(c *config.Config) {
 		TwoTenants(c)

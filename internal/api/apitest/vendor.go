@@ -2,7 +2,7 @@ package apitest
 
 import "testing"
 
-// Paths of the vendors and creates for them.
+// Paths of vendors' APIs, and request bodies for creating tasks there.
 const (
 	KlingText  = "/kling/v1/videos/text2video"
 	KlingImage = "/kling/v1/videos/image2video"

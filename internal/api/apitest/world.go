@@ -40,7 +40,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// World is a replica without a consumer. Tests write the events that a consumer would.
+// World is a replica without a consumer. Tests write the events that a consumer would write.
 type World struct {
 	*service.API
 	T       testing.TB
@@ -48,7 +48,8 @@ type World struct {
 	Sandbox *sandbox.Server
 	HTTP    *httptest.Server
 	Client  *http.Client
-	// HeldJob is the replica's report about every job that it is asked for. Default: it holds none.
+	// HeldJob is what the replica reports when asked whether it holds a job. Default: it holds
+	// none.
 	HeldJob *genbusv1.HeldJob
 }
 
@@ -56,10 +57,10 @@ type World struct {
 type Options struct {
 	// Change alters the configuration before it is used.
 	Change []func(*config.Config)
-	// Logger is the log of the replica. Default: the test's.
+	// Logger is the replica's logger. Default: the test's logger.
 	Logger *slog.Logger
-	// Replica is the id with which the replica answers. Default: the id with which it writes. A
-	// different id simulates that the writer is gone.
+	// Replica is the ID that the replica reports to others. Default: the ID with which it writes
+	// events. With a different ID, the writer appears to be gone.
 	Replica string
 }
 
@@ -101,7 +102,8 @@ func (w *World) startSandbox() {
 	})
 }
 
-// startAPI starts the parts of the service except consumer, fleet and listeners.
+// startAPI starts the service without the consumer and the listeners, and with a fleet of one
+// replica.
 func (w *World) startAPI(b *broker.Broker, o Options) {
 	metrics, logger := telemetry.NewMetrics("test"), cmp.Or(o.Logger, brokertest.Logger(w.T))
 	table, err := routes.New(w.Cfg, metrics, logger)
@@ -155,7 +157,7 @@ func TwoTenants(c *config.Config) {
 	}
 }
 
-// Answer is a whole HTTP answer.
+// Answer is a complete HTTP answer.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -228,10 +230,10 @@ func (w *World) Post(path, body string, headers ...string) Answer {
 	return w.Do(http.MethodPost, path, body, headers...)
 }
 
-// VideoBody is a create of the primary protocol.
+// VideoBody is a create request in the primary protocol.
 const VideoBody = `{"model":"sandbox-video","prompt":"a cat"}`
 
-// CreateVideo creates a task by HTTP and returns its id.
+// CreateVideo creates a task over HTTP and returns its ID.
 func (w *World) CreateVideo(headers ...string) string {
 	w.T.Helper()
 	a := w.Post("/v1/video/generations", VideoBody, headers...)
@@ -241,7 +243,7 @@ func (w *World) CreateVideo(headers ...string) string {
 	return a.Header.Get("Genbus-Job-Id")
 }
 
-// Must returns a function that passes a value on and fails the test on an error.
+// Must returns a function that returns its value and fails the test on an error.
 func Must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -302,7 +304,7 @@ func (w *World) LetGo(e joblog.Entry) {
 	}
 }
 
-// StartChat begins an attempt.
+// StartChat begins an attempt of a chat.
 func (w *World) StartChat(tenant, id string) joblog.Entry {
 	w.T.Helper()
 	e := w.Entry(subject.Chat, tenant, id)
@@ -360,7 +362,7 @@ func (w *World) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 	return conn
 }
 
-// CarryOn advances a task like its holder until it completes or another writer ends it.
+// CarryOn advances a task as its holder would, until it completes or another writer ends it.
 func (w *World) CarryOn(id string) {
 	w.T.Helper()
 	e, now := w.Entry(subject.Video, "default", id), time.Now()
@@ -377,7 +379,7 @@ func (w *World) CarryOn(id string) {
 		step(task.Completed(core.VideoOf(e), now, task.Result{Videos: []*genbusv1.Video{{Url: "http://x/1.mp4"}}}))
 }
 
-// Await polls until a condition holds.
+// Await polls until a condition is true.
 func (w *World) Await(what string, is func() bool) {
 	w.T.Helper()
 	ctx, cancel := context.WithTimeoutCause(w.T.Context(), brokertest.Patience, fmt.Errorf("%s: not within %s", what, brokertest.Patience))
@@ -389,7 +391,8 @@ func (w *World) Await(what string, is func() bool) {
 	}
 }
 
-// Begun sends the head of a POST and only the first byte of its body, and returns the answer.
+// Begun sends the head of a POST request with only the first byte of its body, and returns the
+// answer.
 func (w *World) Begun(path string, headers ...string) Answer {
 	w.T.Helper()
 	conn := Must[net.Conn](w.T)(net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://")))

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// action handles a form that changes something. It returns the page to show next and the key of
-// done that describes the result. Actions are safe to repeat.
+// action handles a form that changes something. It returns the page to show next and a key of done,
+// whose message describes the result. Actions are idempotent.
 type action func(ctx context.Context, c *Console, r *http.Request) (next, word string, err error)
 
 // actions maps patterns below Path to their actions.

@@ -34,7 +34,7 @@ func readAssets() (assets, error) {
 	return all, nil
 }
 
-// url returns the URL of a file. It changes with the file.
+// url returns the URL of a file. The URL changes when the file does.
 func (a assets) url(name string) string {
 	return Path + "/static/" + name + "?v=" + a[name].version
 }

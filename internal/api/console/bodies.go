@@ -11,11 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// bodiesPage shows a job's request and a chat's reply. Reading them is recorded.
+// bodiesPage shows a job's request and a chat's reply. Every view is recorded.
 type bodiesPage struct {
 	*genbusv1.GetJobBodiesResponse
 	Kind, Tenant, ID string
-	// Request and Reply are indented JSON. Text is the text of the reply.
+	// Request and Reply are indented JSON. Text is the reply's text.
 	Request, Reply, Text string
 }
 
@@ -30,7 +30,8 @@ func loadBodies(ctx context.Context, c *Console, r *query) (any, error) {
 	return p, nil
 }
 
-// bodiesOnly serves stored content of a job if operators may read bodies, and records the access.
+// bodiesOnly returns a handler that serves a job's stored content if operators may read bodies. It
+// records the access.
 func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, tenant string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.viewer(r)
@@ -42,8 +43,9 @@ func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, 
 		if strings.HasPrefix(r.URL.Path, Path+"/jobs/chat/") {
 			kind = "chat"
 		}
-		// A player requests many parts, and a browser reopens a chat's stream. They count as one
-		// access, unless reading bodies has been disabled since.
+		// A player requests a video in many parts, and a browser reopens a chat's stream. Record
+		// such requests as one access. Once reading bodies has been disabled, GetJobBodies must
+		// refuse each of them.
 		look := who.Name + " " + kind + " " + tenant + " " + id
 		if !c.Config.Now().OperatorsReadBodies || !c.seen.lately(look, time.Now()) {
 			ctx, cancel := context.WithTimeout(withKey(r.Context(), who), loadTimeout)
@@ -59,7 +61,7 @@ func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-// textOf returns the text of a reply's choices, or an empty text if it is not a reply.
+// textOf returns the text of a reply's choices, or an empty string if raw is not a reply.
 func textOf(raw []byte) string {
 	reply, err := body.ParseCompletion(raw)
 	if err != nil {
@@ -74,7 +76,7 @@ func textOf(raw []byte) string {
 	return strings.Join(all, "\n\n")
 }
 
-// retryJob retries a job, with the edited request if the form has one.
+// retryJob retries a job. If the form contains an edited request, retryJob uses that.
 func retryJob(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
 	kind, tenant, id := r.PathValue("kind"), r.PathValue("tenant"), r.PathValue("id")
 	out, err := c.api.RetryJob(ctx, &genbusv1.RetryJobRequest{

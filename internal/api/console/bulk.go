@@ -18,9 +18,9 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// bulkPage shows a bulk action, counted or running.
+// bulkPage shows the count or the progress of a bulk action.
 type bulkPage struct {
-	// BulkProgress is nil before a count, while the page asks for a list of tasks.
+	// BulkProgress is nil while the page still asks for a list of tasks.
 	*genbusv1.BulkProgress
 	// Do is the kind of action. Filters and Tasks are its parameters. All is set if no filter was
 	// given.
@@ -28,11 +28,11 @@ type bulkPage struct {
 	Filters url.Values
 	Tasks   string
 	All     bool
-	// mark is the place in the page where the progress goes.
+	// mark is a random text that marks where the progress goes in the page.
 	mark string
 }
 
-// Mark returns mark; templates can read only exported names.
+// Mark returns mark for templates, which can use only exported names.
 func (p bulkPage) Mark() string { return p.mark }
 
 func newBulkPage(r *query) bulkPage {
@@ -48,11 +48,11 @@ func newBulkPage(r *query) bulkPage {
 	return p
 }
 
-// bulkView is the page that counts an action and offers to run it.
+// bulkView is the page that shows how many items an action would affect and offers to run it.
 var bulkView = view{"bulk", "Bulk action", "bulk", loadBulk, false}
 
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
-	for name := range r.values { // ignoring a mistyped filter would select more
+	for name := range r.values { // ignoring a mistyped filter would select too much
 		if !slices.Contains(append([]string{"do", "code", "tasks", "done"}, filters...), name) {
 			return nil, errcode.Invalid([]errcode.Violation{{Field: name, Description: "is not a filter of a bulk action"}})
 		}
@@ -94,7 +94,8 @@ func (c *Console) startBulk(ctx context.Context, r *query, dryRun bool) (grpc.Se
 	return nil, errcode.Invalid([]errcode.Violation{{Field: "do", Description: "must be cancel, redrive, drop or attach"}})
 }
 
-// tasksOf parses lines of a dead letter's sequence and the upstream task id.
+// tasksOf parses lines that consist of a dead letter's sequence and, optionally, the upstream's
+// task ID.
 func tasksOf(text string) (tasks []*genbusv1.LetterTask, err error) {
 	for i, line := range strings.Split(text, "\n") {
 		fields := strings.Fields(line)
@@ -114,9 +115,9 @@ func tasksOf(text string) (tasks []*genbusv1.LetterTask, err error) {
 	return tasks, nil
 }
 
-// runBulk handles the form of bulkView. Without a token it counts a list of tasks; with one it runs
-// the counted action. It writes the page of a run while the action progresses, and the action stops
-// if the browser leaves.
+// runBulk handles the form of bulkView. Without a token, it counts the listed tasks. With a token,
+// it runs the action that was counted and writes the page as the action progresses. The action
+// stops if the browser disconnects.
 func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	who, ok := c.form(w, r)
 	if !ok {
@@ -158,10 +159,10 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	if !errors.Is(err, io.EOF) {
 		p.Err = errcode.FromStatus(err).Message
 	}
-	_ = out.write(append(c.render("bulkrun", "result", p), after...)) // if the browser left, the action has stopped
+	_ = out.write(append(c.render("bulkrun", "result", p), after...)) // fails only if the browser has left, which stops the action
 }
 
-// flusher writes a page in parts. The httpapi package sets the deadline of each write.
+// flusher writes a page in parts. Package httpapi sets the deadline of each write.
 type flusher struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController

@@ -1,6 +1,6 @@
-// Package console serves the web pages of operators under /console. It is a client of
-// OperatorService and calls it with the operator's key, so that keys, limits and the audit log work
-// as for the API. Its only state is the open pages.
+// Package console serves the operator console under /console. It calls OperatorService with the
+// operator's key, so keys, limits and the audit log apply as they do for the API. Its only state is
+// the set of open pages and the accesses recorded recently.
 package console
 
 import (
@@ -21,20 +21,20 @@ import (
 type Options struct {
 	Config  *config.Live
 	Callers *core.Callers
-	// Content serves a video of the tenant's job named in the path. ChatEvents serves the events of
-	// a chat.
+	// Content serves a video, and ChatEvents the events of a chat. The path names the job, which
+	// belongs to the tenant.
 	Content, ChatEvents func(w http.ResponseWriter, r *http.Request, tenant string)
-	// GRPC reaches the services of this process.
+	// GRPC is a connection to the services of this process.
 	GRPC    grpc.ClientConnInterface
 	Logger  *slog.Logger
 	Version string
-	// LocalKey is the key of core.LocalOperator. With it, the console needs no login while no
-	// operator key is configured. Set it only if the process is reachable from its own machine
-	// alone.
+	// LocalKey is the key of core.LocalOperator. If it is set, the console needs no login as long
+	// as no key of an operator or tenant is configured. Set it only if the process cannot be
+	// reached from other machines.
 	LocalKey string
 	Names    subject.Space
-	// GRPCAddr and NATSURL are the addresses that the Try page shows to clients. NATSURL may be
-	// empty if unknown.
+	// GRPCAddr and NATSURL are the addresses for clients that the Try page shows. NATSURL is empty
+	// if it is unknown.
 	GRPCAddr, NATSURL string
 	// WriteTimeout bounds one write to a browser.
 	WriteTimeout time.Duration

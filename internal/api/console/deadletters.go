@@ -21,8 +21,8 @@ type decisionPage struct {
 	Stakes stakes
 }
 
-// loadDecision reads a dead letter without its request. The request is a prompt, and reading it
-// would be recorded.
+// loadDecision reads a dead letter without its request. The request contains a prompt, and reading
+// it would be recorded.
 func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
 	seq, err := sequenceOf(r.Request)
 	if err != nil {
@@ -83,7 +83,7 @@ func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string
 	}
 }
 
-// resolve makes a job of a dead letter and returns the job's page.
+// resolve calls settle, which creates a job from a dead letter, and returns the job's page.
 func (c *Console) resolve(ctx context.Context, r *http.Request, word string, settle func(seq uint64) (id string, err error)) (string, string, error) {
 	seq, err := sequenceOf(r)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Console) resolve(ctx context.Context, r *http.Request, word string, set
 		return letterURL(seq), "", err
 	}
 	j, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Id: id})
-	if err != nil { // the job exists in any case
+	if err != nil { // the job was created nevertheless
 		return Path + "/decisions", word, nil //nolint:nilerr // the job is in the list
 	}
 	return jobURL(j.GetJob().GetKind(), j.GetJob().GetTenant(), id), word, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/plural"
 )
 
-// when formats a time. The browser shows its age, so that a page of old times does not change every
-// second.
+// when formats a time. The browser computes its age, because a page that contained ages would
+// change every second.
 func when(t *timestamppb.Timestamp) template.HTML {
 	if t == nil || !t.IsValid() {
 		return "–"
@@ -28,7 +28,7 @@ func when(t *timestamppb.Timestamp) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"))) //nolint:gosec // digits only
 }
 
-// clock formats the time of day with milliseconds, for events in order.
+// clock formats the time of day with milliseconds. It is for events, whose order matters.
 func clock(t *timestamppb.Timestamp) template.HTML {
 	if t == nil || !t.IsValid() {
 		return "–"
@@ -37,7 +37,7 @@ func clock(t *timestamppb.Timestamp) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time class="clock" datetime="%s" title="%s UTC">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"), at.Format("15:04:05.000"))) //nolint:gosec // digits only
 }
 
-// span formats a duration with two or three digits.
+// span formats a duration. Longer durations are rounded more coarsely.
 func span(d *durationpb.Duration) string {
 	if d == nil {
 		return "–"
@@ -70,7 +70,7 @@ func tone(s genbusv1.JobStatus) string {
 	}
 }
 
-// enum returns an enum's name without its prefix, as words.
+// enum returns the name of an enum value as lower-case words, without its prefix.
 func enum(v fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.String(), prefix), "_", " "))
 }
@@ -102,7 +102,8 @@ func rate(calls, failed uint64) string {
 	return fmt.Sprintf("%.1f %% of %d", 100*float64(calls-min(failed, calls))/float64(calls), calls)
 }
 
-// form returns the form of a word for a count of any integer type.
+// form returns the singular or plural form of a word for a count n, which may have any integer
+// type.
 func form(n any, one, many string) string {
 	return plural.Form(reflect.ValueOf(n).Convert(reflect.TypeFor[int64]()).Int(), one, many)
 }
@@ -115,8 +116,8 @@ func short(id string) string {
 	return strings.ToValidUTF8(id[:most], "") + "…"
 }
 
-// indented formats a message as JSON. It indents again because protojson varies its whitespace,
-// which would make the page seem to change.
+// indented formats a message as JSON. It indents the JSON itself because protojson deliberately
+// varies its whitespace, and an unchanged page would seem to change.
 func indented(m proto.Message) string {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
@@ -138,7 +139,7 @@ func ended(s genbusv1.JobStatus) bool {
 	return s == genbusv1.JobStatus_JOB_STATUS_COMPLETED || s == genbusv1.JobStatus_JOB_STATUS_FAILED || s == genbusv1.JobStatus_JOB_STATUS_CANCELLED
 }
 
-// reindent formats JSON in one fixed way.
+// reindent formats JSON with fixed indentation. It returns invalid JSON unchanged.
 func reindent(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {

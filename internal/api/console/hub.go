@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// refreshEvery is the interval at which an open page is rendered, once for all its viewers. A
-	// slow page rests for refreshRest times its rendering time, up to refreshMost. An open page
-	// thus costs at most 5 % of a core, unless it takes longer because it waits.
+	// refreshEvery is the interval at which an open page is rendered, once for all its viewers.
+	// After rendering a slow page, the hub waits refreshRest times as long as the rendering took,
+	// but at most refreshMost. An open page thus uses at most 5 % of a core, unless refreshMost
+	// shortens the wait.
 	refreshEvery = time.Second
 	refreshRest  = 19
 	refreshMost  = 5 * time.Second
-	// viewersAtOnce bounds the open pages of one process.
+	// viewersAtOnce bounds the viewers of all pages of one process.
 	viewersAtOnce = 200
-	// liveTime bounds a connection that keeps a page up to date. The browser then reconnects,
-	// perhaps to a replica that was added.
+	// liveTime bounds a connection that keeps a page up to date. The browser then reconnects and
+	// may reach a replica that has been added.
 	liveTime = 30 * time.Minute
 )
 
@@ -39,10 +40,10 @@ func newHub(log *slog.Logger, may func(viewer) bool) *hub {
 	return &hub{log: log, may: may, feeds: map[string]*feed{}}
 }
 
-// feed is one page that is open somewhere.
+// feed is a page with at least one viewer.
 type feed struct {
 	viewers map[*subscription]bool
-	latest  []byte // as last rendered
+	latest  []byte // the last successful rendering
 	failed  bool   // the latest rendering failed
 	stop    context.CancelFunc
 }
@@ -50,7 +51,7 @@ type feed struct {
 // subscription is one viewer of a feed.
 type subscription struct {
 	viewer viewer
-	// changed receives a token when the viewer must be updated.
+	// changed receives a value when the viewer must be updated.
 	changed chan struct{}
 }
 
@@ -61,11 +62,11 @@ func (s *subscription) wake() {
 	}
 }
 
-// render renders a page for a viewer. It returns false if the page cannot be read.
+// render renders a page for a viewer. It returns false if the page's data cannot be read.
 type render func(ctx context.Context, v viewer) ([]byte, bool)
 
-// join adds a viewer to the feed of a page. ok is false if too many pages are open. The viewer must
-// call leave at its end.
+// join adds a viewer to the feed of a page. ok is false if too many pages are open. The caller must
+// call leave when the viewer disconnects.
 func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *subscription, leave func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +77,7 @@ func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *sub
 	s = &subscription{viewer: v, changed: make(chan struct{}, 1)}
 	f := h.feeds[key]
 	if f == nil {
-		ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the feed outlives its first viewer
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the feed may outlive its first viewer
 		f = &feed{viewers: map[*subscription]bool{}, stop: stop}
 		h.feeds[key] = f
 		go h.run(ctx, key, fn)
@@ -87,7 +88,7 @@ func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *sub
 	return s, func() { h.leave(key, s) }, true
 }
 
-// leave removes a viewer, and the feed with its last viewer.
+// leave removes a viewer. If it was the last one, leave also removes the feed.
 func (h *hub) leave(key string, s *subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,8 +119,8 @@ func (h *hub) run(ctx context.Context, key string, fn render) {
 	}
 }
 
-// render calls fn and treats a panic as an unreadable page. The panic must not end the process,
-// which runs jobs.
+// render calls fn and treats a panic as a failure, because a panic must not crash a process that
+// runs jobs.
 func (h *hub) render(ctx context.Context, v viewer, fn render) (text []byte, ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -130,8 +131,9 @@ func (h *hub) render(ctx context.Context, v viewer, fn render) (text []byte, ok 
 	return fn(ctx, v)
 }
 
-// anyViewer returns a viewer with the right to see the page, whose key reads it. It wakes viewers
-// who have lost that right, so that they are told.
+// anyViewer returns a viewer who may still see the page. The viewer's key is used to read it.
+// anyViewer also wakes the viewers who have lost the right to see the page, so that their streams
+// end.
 func (h *hub) anyViewer(ctx context.Context, key string) (v viewer, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,8 +151,8 @@ func (h *hub) anyViewer(ctx context.Context, key string) (v viewer, ok bool) {
 	return v, ok
 }
 
-// publish wakes the viewers of a page that has changed. If the page cannot be read, they keep the
-// last one.
+// publish stores a new rendering and wakes the viewers if the page has changed. If the rendering
+// failed, they keep the last successful one.
 func (h *hub) publish(ctx context.Context, key string, text []byte, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,7 +168,7 @@ func (h *hub) publish(ctx context.Context, key string, text []byte, ok bool) {
 	}
 }
 
-// latest returns a page as last rendered, and whether its latest rendering failed.
+// latest returns the last successful rendering of a page and reports whether a later one failed.
 func (h *hub) latest(key string) (text []byte, failed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 
 const jobsPageSize = 50
 
-// filters are the parameters of the list of jobs that select jobs.
+// filters are the query parameters that filter the job list.
 var filters = []string{"kind", "status", "phase", "tenant", "route", "model", "upstream", "upstream_key", "error_code", "id", "label", "created_after", "created_before", "updated_after", "updated_before"}
 
 func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
@@ -31,12 +31,12 @@ func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
 	return c.api.ListJobs(ctx, m)
 }
 
-// Filtered reports whether a filter restricts the list of jobs.
+// Filtered reports whether the job list is filtered.
 func (p page) Filtered() bool {
 	return slices.ContainsFunc(filters, func(name string) bool { return p.Query(name) != "" })
 }
 
-// jobsRequest converts the parameters of a page to a request.
+// jobsRequest converts the query parameters of a page to an API request.
 func jobsRequest(r *query) (*genbusv1.ListJobsRequest, error) {
 	m := &genbusv1.ListJobsRequest{
 		Kind: r.get("kind"), Status: r.get("status"), Phase: r.get("phase"), Tenant: r.get("tenant"), Route: r.get("route"), Model: r.get("model"),
@@ -65,7 +65,8 @@ func jobsRequest(r *query) (*genbusv1.ListJobsRequest, error) {
 	return m, nil
 }
 
-// readTime parses a time from a browser's field or in RFC 3339. An empty text is the zero time.
+// readTime parses a time from a browser's input field or in RFC 3339 format. It returns the zero
+// time for an empty text.
 func readTime(text string) (t time.Time, ok bool) {
 	if text == "" {
 		return t, true
@@ -86,7 +87,7 @@ type jobPage struct {
 	Bodies bool
 	// Paused reports whether the job waits because its route is paused.
 	Paused bool
-	// TraceURL shows the job's trace. It is empty unless configured.
+	// TraceURL is the address of the job's trace. It is empty if no tracing UI is configured.
 	TraceURL string
 }
 
@@ -102,7 +103,8 @@ func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
 	}, nil
 }
 
-// find redirects to the job with an id of any kind, or to a list of candidates.
+// find redirects to the job that an ID of any kind identifies. If that fails, it redirects to the
+// job list, filtered by the ID.
 func (c *Console) find(w http.ResponseWriter, r *http.Request) {
 	who, err := c.viewer(r)
 	if needsLogin(err) {

@@ -8,11 +8,11 @@ import (
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
-// keepAlive is the interval of pings on an unchanged page.
+// keepAlive is the interval of pings.
 const keepAlive = 15 * time.Second
 
-// stream sends a page to a browser whenever it changes, until the browser leaves, its key becomes
-// invalid, or the process drains.
+// stream sends a page to a browser whenever the page changes. It ends when the browser disconnects,
+// its key becomes invalid, liveTime has passed, or the process drains.
 func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v viewer, fn render) {
 	ctx, leave := c.Callers.Watch(r.Context())
 	defer leave()
@@ -82,7 +82,7 @@ func (s *sseWriter) comment(text string) error {
 }
 
 func (s *sseWriter) flush() error {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout)) // a test's recorder has no deadline
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout)) // test recorders do not support deadlines
 	if _, err := s.w.Write(s.buf); err != nil {
 		return err
 	}

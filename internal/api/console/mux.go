@@ -8,11 +8,11 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// policy allows a browser to load only the console's files and scripts.
+// policy is the Content-Security-Policy. It lets a browser load only the console's own files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// New returns a Console. It starts nothing. An error concerns the embedded files.
+// New returns a Console. It starts nothing and fails only if the embedded files are invalid.
 func New(o Options) (*Console, error) {
 	assets, err := readAssets()
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store") // overridden for assets
-	// A stream extends the deadline, and so does content served in parts.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.WriteTimeout)) // a test's recorder has no deadline
+	// Streams and content served in parts extend this deadline.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.WriteTimeout)) // test recorders do not support deadlines
 	if err := c.origin.Check(r); err != nil {
 		c.refuse(w, r, http.StatusForbidden, "The request came from another site; nothing was done.")
 		return
@@ -62,13 +62,13 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// Redirects reports whether to redirect a request for / to the console: if it is a browser's and
-// the console is usable.
+// Redirects reports whether to redirect a request for / to the console. It returns true for
+// browsers if the console is usable.
 func (c *Console) Redirects(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && (len(c.Config.Now().OperatorKeys) > 0 || c.isLocal(r))
 }
 
-// asset serves a file. It needs no login because it holds no data.
+// asset serves an embedded file. Such files contain no data, so they need no login.
 func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
 	a, ok := c.assets[r.PathValue("file")]
 	if !ok {

@@ -35,7 +35,7 @@ type page struct {
 // Query returns a parameter of the page's address.
 func (p page) Query(name string) string { return p.URL.Query().Get(name) }
 
-// With returns the page's address with a changed parameter.
+// With returns the page's address with one parameter changed.
 func (p page) With(name, value string) string {
 	q := p.URL.Query()
 	q.Set(name, value)
@@ -43,7 +43,7 @@ func (p page) With(name, value string) string {
 	return p.URL.Path + "?" + q.Encode()
 }
 
-// To returns the address of another page with the filters of this one and one more parameter.
+// To returns the address of another page, with this page's filters and one more parameter.
 func (p page) To(path, name, value string) string {
 	q := p.URL.Query()
 	q.Del("done")
@@ -53,7 +53,7 @@ func (p page) To(path, name, value string) string {
 	return Path + path + "?" + q.Encode()
 }
 
-// query is the request for a page.
+// query is a request for a page, with its parameters.
 type query struct {
 	*http.Request
 	values url.Values
@@ -67,17 +67,17 @@ func (q *query) number(name string) uint64 {
 	return n
 }
 
-// loadTimeout bounds the reads of one page.
+// loadTimeout bounds the API calls for one page.
 const loadTimeout = 10 * time.Second
 
-// withKey makes calls use the viewer's key.
+// withKey returns a context for calls that send the viewer's key.
 func withKey(ctx context.Context, who viewer) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", who.authorization)
 }
 
 func explain(err error) string { return status.Convert(err).Message() }
 
-// write answers with a whole page.
+// write answers with a complete page.
 func (c *Console) write(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
 	p.Version = c.Version
 	if p.URL == nil {
@@ -114,8 +114,8 @@ func wantsEvents(r *http.Request) bool {
 // message is the data of a page that explains an error.
 type message struct{ Code, JobID, Back string }
 
-// done maps the word in a page's address to the message shown after an action. A link therefore
-// cannot make the page show any other text.
+// done maps the word in a page's address to the message shown after an action. Because only the
+// word comes from the address, a link cannot make a page show arbitrary text.
 var done = map[string]string{
 	"cancelled": "The job was cancelled, unless it had already ended.",
 	"erased":    "The job was erased.",

@@ -12,8 +12,8 @@ func jobURL(kind, tenant, id string) string {
 	return Path + "/jobs/" + url.PathEscape(kind) + "/" + url.PathEscape(tenant) + "/" + url.PathEscape(id)
 }
 
-// query1 returns the path of a page with parameters, given as names and values. It leaves out empty
-// values.
+// query1 returns the address of a page with query parameters, given as alternating names and
+// values. It omits empty values.
 func query1(path string, pairs ...string) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// lookTime is how long an operator's reads of one result count as one access. maxLooks bounds
-	// the remembered accesses.
+	// lookTime is the period in which an operator's repeated reads of one job count as one access.
+	// maxLooks bounds the number of remembered accesses.
 	lookTime = 10 * time.Minute
 	maxLooks = 1000
 )
 
-// seen remembers recorded accesses.
+// seen remembers the accesses recorded recently.
 type seen struct {
 	mu sync.Mutex
 	at map[string]time.Time
@@ -30,7 +30,7 @@ func (s *seen) note(look string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.at, func(_ string, at time.Time) bool { return now.Sub(at) >= lookTime })
-	if len(s.at) < maxLooks { // beyond this, each read is recorded
+	if len(s.at) < maxLooks { // beyond this limit, every read is recorded
 		s.at[look] = now
 	}
 }

@@ -26,8 +26,8 @@ const (
 	maxForm = 1 << 20
 )
 
-// session is the sealed content of the login cookie. It holds the API key, so that a session ends
-// with its key and works on every replica that knows the key.
+// session is the encrypted content of the login cookie. It contains the operator's key, so a
+// session ends when the key is removed, and it works on every replica that has the key.
 type session struct {
 	Key     string    `json:"key"`
 	Expires time.Time `json:"expires"`
@@ -47,7 +47,7 @@ func seal(key [32]byte, s session) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(gcm.Seal(nonce, nonce, plain, []byte(cookieName))), nil
 }
 
-// unseal decrypts a session. It returns false if the text was not sealed with this key or the
+// unseal decrypts a session. It returns false if the text was not encrypted with this key or the
 // session has expired.
 func unseal(key [32]byte, text string, now time.Time) (session, bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -77,8 +77,9 @@ func newGCM(key [32]byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// viewer returns the operator of a request. It returns operator_required or invalid_api_key for any
-// other caller, and broker_unavailable while nothing can be shown.
+// viewer returns the operator who sent a request. For any other caller, it returns
+// operator_required or invalid_api_key. While JetStream is unavailable, it returns
+// broker_unavailable.
 func (c *Console) viewer(r *http.Request) (viewer, error) {
 	key := ""
 	v := viewer{Local: c.isLocal(r)}
@@ -112,7 +113,7 @@ func needsLogin(err error) bool {
 
 type loginPage struct {
 	Next string
-	// Off is set if no operator key is configured, so that logging in is impossible.
+	// Off is set if logging in is impossible because no operator key is configured.
 	Off bool
 	Err string
 }
@@ -157,7 +158,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, cmp.Or(next, Path), http.StatusSeeOther)
 }
 
-// cookie returns the session cookie. SameSite strict keeps it out of requests from other sites.
+// cookie returns the session cookie. SameSite=Strict keeps it out of requests from other sites.
 func (c *Console) cookie(r *http.Request, value string) *http.Cookie {
 	return &http.Cookie{
 		Name: cookieName, Value: value, Path: Path, HttpOnly: true, SameSite: http.SameSiteStrictMode,
@@ -172,14 +173,15 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, Path+"/login", http.StatusSeeOther)
 }
 
-// askForLogin answers an unknown caller. A link on another site, such as in an alert, arrives
-// without the strict cookie, so a page of ours repeats the request with it.
+// askForLogin answers a caller who is not logged in. If the caller followed a link on another site,
+// for example in an alert, the browser did not send the SameSite=Strict cookie. askForLogin then
+// answers with a page that repeats the request from this site, with the cookie.
 func (c *Console) askForLogin(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Site") == "cross-site" {
 		c.write(w, r, http.StatusOK, "hop", page{Title: "genbus", Data: r.URL.RequestURI()})
 		return
 	}
-	if wantsEvents(r) { // a browser does not reconnect after another status
+	if wantsEvents(r) { // after an error status, the browser would not reconnect
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = w.Write(sse.Append(nil, sse.Event{Type: "login"}))
 		return
@@ -191,8 +193,8 @@ func (c *Console) askForLogin(w http.ResponseWriter, r *http.Request) {
 	c.loginForm(w, r, http.StatusUnauthorized, loginPage{Err: "Log in first; nothing was done."})
 }
 
-// localPath returns path if it is a page of the console, else an empty path. A link must not lead
-// to another site.
+// localPath returns path if it belongs to the console, and an empty string otherwise. This prevents
+// redirects to other sites.
 func localPath(path string) string {
 	if path == Path || strings.HasPrefix(path, Path+"/") || strings.HasPrefix(path, Path+"?") {
 		return path
@@ -200,17 +202,17 @@ func localPath(path string) string {
 	return ""
 }
 
-// isLocal reports whether a request needs no login. No key of an operator or tenant may be
-// configured, and the request must come from this machine. The listener is on loopback. The Host
-// header reveals a page of another site whose name resolves to loopback, and headers reveal most
-// proxies. A proxy that adds no header stays undetected; therefore a service with tenant keys
-// always needs a login.
+// isLocal reports whether a request needs no login. This is the case if no key of an operator or
+// tenant is configured and the request comes from this machine. The listener is on loopback. The
+// Host header identifies a page of another site whose name resolves to loopback. Most proxies can
+// be recognized by the headers that they add. A proxy that adds no such header cannot be
+// recognized, so a service with tenant keys always needs a login.
 func (c *Console) isLocal(r *http.Request) bool {
 	if cfg := c.Config.Now(); c.LocalKey == "" || len(cfg.OperatorKeys) > 0 || len(cfg.APIKeys) > 0 {
 		return false
 	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if r.Header[name] != nil { // even if empty: a proxy adds a line to it
+		if r.Header[name] != nil { // even if the first line is empty, because a proxy may have added another
 			return false
 		}
 	}
@@ -222,7 +224,8 @@ func (c *Console) isLocal(r *http.Request) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// form parses a form and returns its sender. If this fails, it answers the request.
+// form parses a form and returns the viewer who sent it. If ok is false, form has already answered
+// the request.
 func (c *Console) form(w http.ResponseWriter, r *http.Request) (who viewer, ok bool) {
 	who, err := c.viewer(r)
 	if needsLogin(err) {

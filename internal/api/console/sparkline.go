@@ -7,11 +7,11 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// sparkHeight is the height of a sparkline in its internal units. A minute is one unit wide.
+// sparkHeight is the height of a sparkline in SVG units. A minute is one unit wide.
 const sparkHeight = 20
 
-// spark draws one figure of a route's minutes as the points of a polyline. All figures of a route
-// share one scale. It leaves out the last minute, which is still running.
+// spark returns the points of a polyline that plots one figure of a route's minutes. All figures of
+// a route share the same scale. The last minute is left out because it is incomplete.
 func spark(minutes []*genbusv1.RouteMinute, figure func(*genbusv1.RouteMinute) uint32) string {
 	if len(minutes) < 2 {
 		return ""

@@ -7,12 +7,12 @@ import (
 
 // stakes describes the possible costs of a decision about a dead letter.
 type stakes struct {
-	// Paid describes charges that the upstream may have made already.
+	// Paid describes charges that the upstream may already have made.
 	Paid string
 	// Redrive is set if the request can be sent again, and Attach if an upstream task can be
 	// followed.
 	Redrive, Attach bool
-	// RedriveCost and AttachCost say what these actions may cost.
+	// RedriveCost and AttachCost describe what these actions may cost.
 	RedriveCost, AttachCost string
 }
 
@@ -39,7 +39,8 @@ func stakesOf(l *genbusv1.StoredDeadLetter) stakes {
 	return s
 }
 
-// letterCodes are the codes offered as filters of the list. They need the most care.
+// letterCodes are the error codes that the list of dead letters offers as filters. Dead letters
+// with these codes need the most care.
 var letterCodes = []errcode.Code{
 	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// timelineWidth is the width of a timeline in its internal units, which the page scales.
+// timelineWidth is the width of a timeline in SVG units, which the page scales.
 const timelineWidth = 1000.0
 
 // timeline is a job's history drawn to scale.
@@ -28,14 +28,14 @@ type mark struct {
 	Title string
 }
 
-// timelineOf draws a history up to the job's end, or up to now.
+// timelineOf draws a history up to the job's end, or up to now if the job has not ended.
 func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
 	h := j.GetHistory()
 	if len(h) == 0 {
 		return t
 	}
 	first, last := h[0].GetTime().AsTime(), h[len(h)-1].GetTime().AsTime()
-	// Whole seconds, so that a live page changes once a second.
+	// Use whole seconds so that a live page changes at most once a second.
 	if second := now.Truncate(time.Second); !ended(j.GetJob().GetStatus()) && second.After(last) {
 		last = second
 	}

@@ -11,8 +11,8 @@ import (
 type view struct {
 	template, title, nav string
 	load                 func(ctx context.Context, c *Console, r *query) (any, error)
-	// live keeps the page up to date. Only a page without it can keep text that a script has
-	// written.
+	// live keeps the page up to date. It must be false if a script writes text into the page,
+	// because an update would replace that text.
 	live bool
 }
 

@@ -84,7 +84,7 @@ func loadAudit(ctx context.Context, c *Console, r *query) (any, error) {
 	})
 }
 
-// tryModel is a video model with the protocol of its route, in which requests are written.
+// tryModel is a video model. Requests for it use Protocol, the protocol of its route.
 type tryModel struct{ Name, Protocol string }
 
 // tryPage is the data of the Try page.
@@ -103,7 +103,7 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 	p := tryPage{Keys: len(cfg.APIKeys) > 0, GRPC: c.GRPCAddr, NATSURL: c.NATSURL}
 	for _, r := range cfg.Routes {
 		for _, m := range r.Models {
-			m = strings.TrimSuffix(m, "*") // a pattern is not a model: the user types the rest
+			m = strings.TrimSuffix(m, "*") // for a pattern, the user types the rest of the name
 			if r.Kind == string(subject.Chat) {
 				p.Chats = append(p.Chats, m)
 			} else {

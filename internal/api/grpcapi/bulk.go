@@ -31,9 +31,10 @@ func (s operatorService) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequ
 	return s.bulk(m, about, func() (operator.Action, error) { return s.operator.Bulk.AttachUpstreamTasks(m) }, out)
 }
 
-// bulk runs an action and sends its progress. A run, unlike a dry run, is recorded before its first
-// step and at its end. Draining the process stops it, and so does a caller who leaves or does not
-// read. A run may outlive its handler if the caller does not read.
+// bulk runs an action and sends its progress. Unless it is a dry run, it is recorded before its
+// first step and at its end. It stops when the process drains, or when the caller disconnects or
+// stops reading. If the caller stops reading, the action may continue for a while after its handler
+// has returned.
 func (s operatorService) bulk(m operator.BulkRequest, record *genbusv1.AuditRecord, check func() (operator.Action, error), out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
 	ctx, leave := s.core.Callers.Work(out.Context())
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {

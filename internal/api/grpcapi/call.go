@@ -23,21 +23,22 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Metadata of calls and answers.
+// Metadata keys of calls and answers.
 const (
 	mdAuthorization  = "authorization"
 	mdIdempotencyKey = "idempotency-key"
 	mdLabels         = "genbus-labels"
 	mdRequestID      = "x-request-id"
-	// mdNotice is resume_expired if a watch could not resume at the requested place, and
-	// route_paused if a job waits for an operator.
+	// mdNotice is the key of notices. Its value is resume_expired if a watch could not resume at
+	// the requested version, or route_paused if a job waits because an operator paused its route.
 	mdNotice = subject.HeaderNotice
 )
 
 // grpcMethod is a full method name.
 type grpcMethod string
 
-// open reports whether a method needs no key: health checks, and reflection of the public contract.
+// open reports whether a method needs no key. This is true of health checks and of reflection,
+// because the contract is public.
 func (m grpcMethod) open() bool {
 	return strings.HasPrefix(string(m), "/grpc.health.") || strings.HasPrefix(string(m), "/grpc.reflection.")
 }
@@ -75,7 +76,7 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// callOf returns the call that the interceptor put into ctx.
+// callOf returns the call that the interceptor stored in ctx.
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c
@@ -93,7 +94,7 @@ func (c *call) name(kind subject.Kind, id string) subject.JobName {
 	return subject.JobName{Kind: kind, Tenant: c.tenant, ID: id}
 }
 
-// sayState names a job in the answer's header and adds its notice, if any.
+// sayState sets a job's ID and its notice, if any, in the answer's header.
 func sayState(ctx context.Context, jobs *core.Jobs, j task.Job) {
 	sayJob(ctx, j.GetId())
 	sayNotice(ctx, jobs.Notice(j))
@@ -102,16 +103,16 @@ func sayState(ctx context.Context, jobs *core.Jobs, j task.Job) {
 // sayNotice sets a notice, if any, in the answer's header.
 func sayNotice(ctx context.Context, notice string) {
 	if notice != "" {
-		_ = grpc.SetHeader(ctx, metadata.Pairs(mdNotice, notice)) // fails only after the header was sent
+		_ = grpc.SetHeader(ctx, metadata.Pairs(mdNotice, notice)) // fails only if the header has already been sent
 	}
 }
 
-// sayJob names the job in the answer's header.
+// sayJob sets a job's ID in the answer's header.
 func sayJob(ctx context.Context, id string) {
-	_ = grpc.SetHeader(ctx, metadata.Pairs(subject.HeaderJobID, id)) // fails only after the header was sent
+	_ = grpc.SetHeader(ctx, metadata.Pairs(subject.HeaderJobID, id)) // fails only if the header has already been sent
 }
 
-// finish counts the call, turns a panic into an error, and explains errors.
+// finish counts the call and returns the error for the caller. It turns a panic into an error.
 func (i *interceptor) finish(ctx context.Context, c *call, begin time.Time, p any, err error) error {
 	if p != nil {
 		i.panicked(ctx, c, p)
@@ -128,8 +129,9 @@ func (i *interceptor) finish(ctx context.Context, c *call, begin time.Time, p an
 	return err
 }
 
-// counted returns the code under which a call counts. An internal failure after the client left or
-// its deadline passed results from that.
+// counted returns the code under which the metrics count a call. If the client has left or its
+// deadline has passed, an internal failure is probably a consequence and counts as Canceled or
+// DeadlineExceeded.
 func counted(ctx context.Context, code codes.Code) codes.Code {
 	switch code {
 	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.Aborted:
@@ -145,7 +147,8 @@ func (i *interceptor) panicked(ctx context.Context, c *call, p any) {
 		telemetry.KeyOp, string(c.method), telemetry.KeyError, p, "stack", string(debug.Stack()))
 }
 
-// explain converts an error for the caller. It keeps errors of gRPC itself.
+// explain converts an error for the caller and logs it if necessary. It returns gRPC's own errors
+// unchanged.
 func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 	var f *errcode.Error
 	if s, ok := status.FromError(err); ok && !errors.As(err, &f) {

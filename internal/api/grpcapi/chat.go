@@ -46,8 +46,8 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 	return &genbusv1.CreateChatCompletionResponse{ChatId: id, RawJson: raw, Completion: completion(raw)}, nil
 }
 
-// completion returns a reply in typed form, or nil if it is not a JSON object. raw_json carries it
-// in any case.
+// completion returns a reply in typed form, or nil if it is not a JSON object. Callers can also
+// read the raw JSON.
 func completion(raw []byte) *genbusv1.ChatCompletion {
 	c, err := body.ParseCompletion(raw)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s chatService) StreamChatCompletion(m *genbusv1.StreamChatCompletionReques
 	})
 }
 
-// asStream sets stream in a body that does not mention it.
+// asStream sets stream to true in a body that does not set it.
 func asStream(d body.Document) (body.Document, error) {
 	switch head := d.Head(); {
 	case head.Stream:
@@ -81,7 +81,7 @@ func asStream(d body.Document) (body.Document, error) {
 	return d.With("stream", []byte("true")), nil
 }
 
-// sink passes the blocks of a chat to a gRPC stream.
+// sink sends the blocks of a chat on a gRPC stream.
 type sink struct {
 	out  grpc.ServerStreamingServer[genbusv1.StreamChatCompletionResponse]
 	sent func(func() error) error
@@ -101,7 +101,7 @@ func (s *sink) Block(data []byte, index uint64, _ bool) error {
 	return s.sent(func() error { return s.out.Send(m) })
 }
 
-// Flush does nothing, because Block holds nothing back.
+// Flush does nothing because Block holds nothing back.
 func (s *sink) Flush() {}
 
 func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.SubmitChatCompletionRequest) (*genbusv1.SubmitChatCompletionResponse, error) {
@@ -117,7 +117,8 @@ func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.Submi
 	return &genbusv1.SubmitChatCompletionResponse{Chat: core.ChatOf(e)}, nil
 }
 
-// GetChatCompletion reads a chat. It fetches a reply from the object store for the typed form.
+// GetChatCompletion returns a chat. If the chat has completed, the answer includes the reply in
+// typed form, which may have to be fetched from the object store.
 func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatCompletionRequest) (*genbusv1.GetChatCompletionResponse, error) {
 	e, err := s.core.Jobs.Get(ctx, callOf(ctx).name(subject.Chat, m.GetId()))
 	if err != nil {

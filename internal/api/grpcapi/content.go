@@ -17,11 +17,12 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// downloadPiece is the maximum data in one message of a download. With its frame it fits gRPC's
-// pooled buffers of 32 KiB; a larger message costs every reader a megabyte.
+// downloadPiece is the maximum number of data bytes in one message of a download. With its framing,
+// such a message fits into gRPC's pooled buffers of 32 KiB. The next larger buffer would cost a
+// megabyte per reader.
 const downloadPiece = 32<<10 - 512
 
-// DownloadVideo sends a file piece by piece.
+// DownloadVideo sends a file in pieces.
 func (s videoService) DownloadVideo(m *genbusv1.DownloadVideoRequest, out grpc.ServerStreamingServer[genbusv1.DownloadVideoResponse]) error {
 	if m.GetOffset() < 0 || m.GetLength() < 0 {
 		return errcode.Invalid([]errcode.Violation{{Field: "offset", Description: "and length must not be negative"}})
@@ -45,10 +46,10 @@ func (s videoService) DownloadVideo(m *genbusv1.DownloadVideoRequest, out grpc.S
 	})
 }
 
-// byteRange returns the requested part as an HTTP range, or an empty range for the whole file.
+// byteRange returns the requested part as an HTTP range, or an empty string for the whole file.
 func byteRange(m *genbusv1.DownloadVideoRequest) string {
 	switch {
-	case m.GetLength() > math.MaxInt64-m.GetOffset(): // to the end of any file
+	case m.GetLength() > math.MaxInt64-m.GetOffset(): // the sum would overflow, and no file is that long
 		return fmt.Sprintf("bytes=%d-", m.GetOffset())
 	case m.GetLength() > 0:
 		return fmt.Sprintf("bytes=%d-%d", m.GetOffset(), m.GetOffset()+m.GetLength()-1)
@@ -59,7 +60,7 @@ func byteRange(m *genbusv1.DownloadVideoRequest) string {
 	}
 }
 
-// firstPiece returns the first message, which describes the file.
+// firstPiece returns the first message, without data. It describes the file.
 func firstPiece(f *content.File, m *genbusv1.DownloadVideoRequest) (*genbusv1.DownloadVideoResponse, error) {
 	out := &genbusv1.DownloadVideoResponse{ContentType: f.Type, Size: f.Length}
 	from, size, ranged := strings.Cut(strings.TrimPrefix(f.Range, "bytes "), "/")
@@ -83,7 +84,7 @@ func firstPiece(f *content.File, m *genbusv1.DownloadVideoRequest) (*genbusv1.Do
 }
 
 // beyondFile returns the error for a range outside the file. size is empty if the upstream did not
-// tell it.
+// report it.
 func beyondFile(m *genbusv1.DownloadVideoRequest, size string) error {
 	text := fmt.Sprintf("%d is beyond the file", m.GetOffset())
 	if size != "" {
@@ -94,7 +95,7 @@ func beyondFile(m *genbusv1.DownloadVideoRequest, size string) error {
 
 func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func(*genbusv1.DownloadVideoResponse) error) error {
 	for first := true; ; first = false {
-		// A new buffer each time, because gRPC may still hold the previous one.
+		// Use a new buffer each time because gRPC may still hold the previous one.
 		buf := make([]byte, downloadPiece)
 		n, err := fillPiece(from, buf)
 		over := errors.Is(err, io.EOF)
@@ -114,8 +115,8 @@ func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func
 	}
 }
 
-// fillPiece reads until the buffer is full or a read fails. It returns the error unchanged:
-// io.ReadFull would hide whether the file ended or broke off.
+// fillPiece reads until the buffer is full or a read fails. It returns the read error unchanged.
+// With io.ReadFull, callers could not tell the end of the file from an interruption.
 func fillPiece(from io.Reader, buf []byte) (int, error) {
 	n := 0
 	for n < len(buf) {

@@ -11,13 +11,13 @@ import (
 // healthService is the standard gRPC health service. It reports the state of /readyz/jobs.
 type healthService struct{ server *health.Server }
 
-// healthNames are the services that clients can check. The empty name is the whole server.
+// healthNames are the services that clients can check. The empty name stands for the whole server.
 var healthNames = []string{
 	"", genbusv1.VideoService_ServiceDesc.ServiceName, genbusv1.ChatService_ServiceDesc.ServiceName,
 	genbusv1.ModelService_ServiceDesc.ServiceName, genbusv1.OperatorService_ServiceDesc.ServiceName,
 }
 
-// newHealthService returns a service that is not serving until the first check of h.
+// newHealthService returns a service that reports NOT_SERVING until h has been checked once.
 func newHealthService(h *telemetry.Health) *healthService {
 	s := &healthService{server: health.NewServer()}
 	s.set(false)
@@ -35,5 +35,5 @@ func (s *healthService) set(ready bool) {
 	}
 }
 
-// drain makes the service report not serving for good.
+// drain makes the service report NOT_SERVING permanently.
 func (s *healthService) drain() { s.server.Shutdown() }

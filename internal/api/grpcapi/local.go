@@ -19,12 +19,12 @@ import (
 // pipeBuffer is the buffer size of the in-process connection in bytes.
 const pipeBuffer = 256 << 10
 
-// local is an in-process connection to the server, so that its calls pass the interceptors.
+// local is an in-process connection to the server. Calls over it pass through the interceptor.
 type local struct {
 	listener *bufconn.Listener
 	conn     *grpc.ClientConn
 	served   chan error
-	// close must be called after the server has stopped. It may be called twice.
+	// close must be called after the server has stopped. It may be called more than once.
 	close func() error
 }
 
@@ -35,7 +35,7 @@ func newLocal(server *grpc.Server, tracing telemetry.Tracing) (*local, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(
 			otelgrpc.WithTracerProvider(tracing.Provider), otelgrpc.WithPropagators(tracing.Propagator))),
-		// The server's limits apply; this side must accept every reply.
+		// The server enforces its own limits. This side must accept every reply.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 	)
 	if err != nil {

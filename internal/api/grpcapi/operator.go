@@ -24,7 +24,7 @@ func (m grpcMethod) operators() bool {
 	return strings.HasPrefix(string(m), "/"+genbusv1.OperatorService_ServiceDesc.ServiceName+"/")
 }
 
-// acts reports, by its name, whether a method changes something or makes a job.
+// acts reports whether a method changes something or creates a job, judging by the method's name.
 func (m grpcMethod) acts() bool {
 	return !strings.HasPrefix(m.name(), "Get") && !strings.HasPrefix(m.name(), "List")
 }
@@ -32,7 +32,7 @@ func (m grpcMethod) acts() bool {
 // name returns the method's name without its service.
 func (m grpcMethod) name() string { return string(m[strings.LastIndexByte(string(m), '/')+1:]) }
 
-// operatorService translates between gRPC and package operator. The interceptors admit only
+// operatorService translates between gRPC and package operator. The interceptor admits only
 // operators.
 type operatorService struct {
 	genbusv1.UnimplementedOperatorServiceServer
@@ -41,8 +41,9 @@ type operatorService struct {
 	log      *slog.Logger
 }
 
-// record runs an action and records it in the audit log and the process's log, whatever its
-// outcome. It logs only the code of a refusal, whose text may quote the request.
+// record runs an action and records it with its outcome in the audit log and in the process log. If
+// an error has a code, the process log gets only the code, because the message may quote the
+// request.
 func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
 	c := callOf(ctx)
 	r.Operator, r.Action, r.RequestId = c.operator, c.method.name(), c.id[0]
@@ -74,7 +75,7 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 	return nil
 }
 
-// clip bounds the names that a caller sent.
+// clip truncates the names that the caller sent.
 func clip(r *genbusv1.AuditRecord) {
 	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
 	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
@@ -140,7 +141,8 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, err
 }
 
-// GetDeadLetter reads a dead letter. Reading its data, which holds a prompt, is recorded.
+// GetDeadLetter returns a dead letter. If the answer includes the data, which contains a prompt,
+// the access is recorded.
 func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadLetterRequest) (*genbusv1.GetDeadLetterResponse, error) {
 	out := &genbusv1.GetDeadLetterResponse{}
 	if m.GetWithoutData() {
@@ -190,7 +192,7 @@ func (s operatorService) LookUpUpstreamTask(ctx context.Context, m *genbusv1.Loo
 	return out, err
 }
 
-// made records the job that was made and returns its id and status.
+// made adds the new job to r and returns the job's ID and status.
 func made(r *genbusv1.AuditRecord, e joblog.Entry) (id string, status genbusv1.JobStatus) {
 	r.Kind, r.Tenant, r.NewJobId = task.Kind(e.Job), e.Job.GetTenant(), e.Job.GetId()
 	return e.Job.GetId(), e.Job.GetStatus()
@@ -232,12 +234,12 @@ func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteR
 	out := &genbusv1.PauseRouteResponse{}
 	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
 		out.Route, err = s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName())
-		if err == nil && out.GetRoute().GetPausedSince() == nil { // records have no earlier pause, and get this one only afterwards
+		if err == nil && out.GetRoute().GetPausedSince() == nil { // the audit log does not contain this pause yet
 			out.Route.PausedSince, out.Route.PausedBy = r.GetTime(), r.GetOperator()
 		}
 		return err
 	})
-	s.operator.Overview.Outdate() // also after an error, which leaves open whether the pause holds
+	s.operator.Overview.Outdate() // even after an error, because the pause may have taken effect
 	return out, err
 }
 
@@ -311,7 +313,7 @@ func (s operatorService) RetryJob(ctx context.Context, m *genbusv1.RetryJobReque
 	return out, err
 }
 
-// GetJobBodies reads the request and reply of a job. They hold a prompt, so reading them is
+// GetJobBodies returns the request and reply of a job. They contain a prompt, so the access is
 // recorded.
 func (s operatorService) GetJobBodies(ctx context.Context, m *genbusv1.GetJobBodiesRequest) (*genbusv1.GetJobBodiesResponse, error) {
 	n := subject.JobName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}

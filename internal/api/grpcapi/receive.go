@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// RecvMsg reads the next message within a deadline. An authenticated call whose client streams has
-// none, because the client may pause between messages.
+// RecvMsg reads the next message within a deadline. Authenticated client-streaming calls have no
+// deadline, because the client may pause between messages.
 func (s *callStream) RecvMsg(m any) error {
 	read := func() error { return s.read(m) }
 	switch {
@@ -29,9 +29,9 @@ func (s *callStream) RecvMsg(m any) error {
 	}
 }
 
-// receive reads a message within a time. gRPC has no deadline for it, so a client that sends a
-// partial message could hold the call for ever. The read runs in another goroutine; when the
-// handler returns, the stream and the read end.
+// receive reads a message with a time limit. gRPC has no such limit, so a client that sends only
+// part of a message could hold the call forever. The read runs in another goroutine. When the
+// handler returns, gRPC ends the stream and with it the read.
 func receive(log *slog.Logger, within time.Duration, read func() error) error {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -43,8 +43,8 @@ func receive(log *slog.Logger, within time.Duration, read func() error) error {
 	}
 }
 
-// runAsync runs a part of a call in another goroutine and returns its error. It turns a panic into
-// an error, because the interceptor's recover does not reach another goroutine.
+// runAsync runs part of a call in another goroutine and delivers its error on the channel. It turns
+// a panic into an error because the interceptor can recover only panics of its own goroutine.
 func runAsync(log *slog.Logger, run func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -2,10 +2,11 @@ package grpcapi
 
 import "google.golang.org/grpc"
 
-// register registers a service so that messages of callers without a key are not read. gRPC reads
-// the whole message before it runs the interceptor of a unary method, so that anyone could exhaust
-// memory. This server therefore registers unary methods as streams with one message each way, which
-// look the same on the wire. The interceptor runs first; gRPC itself runs none for such a stream.
+// register registers a service in such a way that messages of callers without a key are not read.
+// For a unary method, gRPC reads the whole message before it runs the interceptor, so anyone could
+// exhaust the memory. This server therefore registers unary methods as streams with one message in
+// each direction, which look the same on the wire. The registered handler runs the interceptor
+// itself, because gRPC runs none for a method that streams in neither direction.
 func (i *interceptor) register(s *grpc.Server, d grpc.ServiceDesc, service any) {
 	methods := d.Methods
 	d.Methods, d.Streams = nil, append([]grpc.StreamDesc(nil), d.Streams...)

@@ -7,19 +7,19 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// send runs a call that sends many messages. gRPC has no deadline for a single message, so a client
-// that keeps its connection but does not read could hold the call for ever. Therefore send runs the
-// call in another goroutine. When one message takes longer than within, the handler returns
-// slow_reader, which ends the stream and frees the call.
+// send runs a call that sends many messages. gRPC has no time limit for sending a message, so a
+// client that keeps its connection open but does not read could hold the call forever. Therefore
+// send runs the call in another goroutine. If sending one message takes longer than within, send
+// returns slow_reader. The handler then returns, which ends the stream and unblocks the goroutine.
 //
-// The function run must pass each send to sent, one at a time.
+// The function run must send each message through sent, one at a time.
 func send(log *slog.Logger, within time.Duration, run func(sent func(func() error) error) error) error {
 	timer := time.NewTimer(within)
 	timer.Stop()
 	sent := func(send func() error) error {
 		timer.Reset(within)
 		err := send()
-		if !timer.Stop() { // the handler has returned, and err says nothing more
+		if !timer.Stop() { // send has already returned slow_reader
 			return unread(within)
 		}
 		return err

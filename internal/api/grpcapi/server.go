@@ -1,5 +1,5 @@
-// Package grpcapi serves the gRPC services over the core, with the interceptors of every call and
-// the standard health service. It opens no listener.
+// Package grpcapi is the gRPC adapter of the core. It serves genbus's services and the standard
+// health service, with an interceptor for all calls. It does not open a listener.
 package grpcapi
 
 import (
@@ -29,8 +29,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Times of gRPC connections. Clients may ping every 10 s, with or without streams. The server pings
-// a connection that is silent for a minute and closes it without an answer.
+// Timeouts of gRPC connections. Clients may ping every 10 s, with or without open streams. The
+// server pings a connection that has been silent for a minute, and closes the connection if the
+// ping is not answered.
 const (
 	minClientPing = 10 * time.Second
 	serverPing    = time.Minute
@@ -38,14 +39,15 @@ const (
 	dialTimeout   = 10 * time.Second
 )
 
-// Limits of one gRPC connection: concurrent calls, beyond which calls wait at the client, and the
-// bytes of a call's metadata.
+// Limits of one gRPC connection. While maxStreams calls are open, further calls wait at the client.
+// maxHeaderList limits a call's metadata in bytes.
 const (
 	maxStreams    = 1000
 	maxHeaderList = 64 << 10
 )
 
-// aroundBody reserves bytes in a message for the fields around a body. Admission bounds the body.
+// aroundBody is the number of bytes that a message may have in addition to the body. Admission
+// limits the body itself.
 const aroundBody = 64 << 10
 
 // Options configures a Server. All fields are required.
@@ -78,22 +80,22 @@ func New(o Options) (*Server, error) {
 	return &Server{server: server, health: health, local: local}, nil
 }
 
-// GRPCServer returns the server with all services. The caller gives it a listener. Close stops it;
-// GracefulStop before Close lets calls finish.
+// GRPCServer returns the server with all services. The caller must serve it on a listener. Close
+// stops the server. To let calls finish, call GracefulStop before Close.
 func (s *Server) GRPCServer() *grpc.Server { return s.server }
 
-// InProcess returns the in-process connection. Its calls count as HTTP, whose handler has checked
-// their rate. Close closes it.
+// InProcess returns the in-process connection. Calls over it count as HTTP calls, because the HTTP
+// handler has already applied the rate limit. Close closes the connection.
 func (s *Server) InProcess() *grpc.ClientConn { return s.local.conn }
 
-// Drain makes health checks report not serving.
+// Drain makes health checks report NOT_SERVING.
 func (s *Server) Drain() { s.health.drain() }
 
-// closeTime is how long ended calls may take to tell their clients.
+// closeTime is the time that calls have to finish when the server closes.
 const closeTime = time.Second
 
 // Close stops the server and cuts off calls that have not ended within closeTime. It may be called
-// twice.
+// more than once.
 func (s *Server) Close() error {
 	s.Drain()
 	cut := time.AfterFunc(closeTime, s.server.Stop)
@@ -124,7 +126,7 @@ func newServer(o Options, h *healthService) *grpc.Server {
 	return s
 }
 
-// interceptor handles every gRPC call.
+// interceptor wraps every gRPC call.
 type interceptor struct {
 	core            *core.Core
 	metrics         *telemetry.Metrics
@@ -139,20 +141,21 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 		// recover works only in the deferred function itself.
 		err = i.finish(ctx, c, begin, recover(), err)
 	}()
-	_ = ss.SetHeader(c.header()) // fails only after the header was sent
+	_ = ss.SetHeader(c.header()) // fails only if the header has already been sent
 	if err := i.enter(c); err != nil {
 		return err
 	}
 	return handler(srv, &callStream{ServerStream: ss, ctx: ctx, interceptor: i, manyRequests: info.IsClientStream})
 }
 
-// callStream is a stream with the call in its context.
+// callStream is a stream whose context holds the call.
 type callStream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // ServerStream.Context returns it
 
 	interceptor *interceptor
-	// manyRequests is set if the client also streams, which ends with io.EOF.
+	// manyRequests is set for methods with a stream of requests. For them, io.EOF means the end of
+	// the stream and is not an error.
 	manyRequests bool
 }
 
@@ -160,7 +163,7 @@ type callStream struct {
 func (s *callStream) Context() context.Context { return s.ctx }
 
 // read reads the next message. It reports a missing or malformed message as the client's error,
-// where gRPC reports a server error.
+// whereas gRPC would report a server error.
 func (s *callStream) read(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if s.manyRequests && errors.Is(err, io.EOF) {
@@ -180,7 +183,7 @@ func (i *interceptor) enter(c *call) (err error) {
 	case c.method.open():
 	case c.method.operators():
 		c.operator, err = callers.Identify(func() (string, error) { return callers.Operator(c.authorization, c.method.acts()) })
-	case c.ingress == telemetry.IngressHTTP: // the gateway has counted the request before it read the body
+	case c.ingress == telemetry.IngressHTTP: // the HTTP handler counted the request before it read the body
 		c.tenant, err = callers.Identify(byKey)
 	default:
 		c.tenant, err = callers.Enter(byKey)
@@ -214,7 +217,7 @@ func (s modelService) ListModels(ctx context.Context, m *genbusv1.ListModelsRequ
 	return &genbusv1.ListModelsResponse{Models: s.routes.Models(ctx, m.GetKind())}, nil
 }
 
-// fill completes a request with the metadata of its call.
+// fill adds the call's tenant, ingress and headers to a request.
 func fill(ctx context.Context, r *admission.Request) error {
 	c := callOf(ctx)
 	r.Tenant, r.Ingress = c.tenant, c.ingress

@@ -11,16 +11,16 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Bounds on reading messages of callers without a key, for open methods. Their messages have a few
-// bytes, but gRPC has one message limit per server, 32 MiB by default, and would read that much
-// from every call.
+// Limits on reading messages of open methods, whose callers need no key. These messages have only a
+// few bytes, but gRPC has a single message limit per server, 32 MiB by default, and would read up
+// to that much from every caller.
 const (
 	unauthenticatedAtOnce  = 16
-	unauthenticatedPerHost = 4 // so that one host does not block the probes of others
+	unauthenticatedPerHost = 4 // one host must not block other hosts' probes
 	unauthenticatedTimeout = 5 * time.Second
 )
 
-// unauthenticatedLimiter bounds the calls of open methods whose message is being read.
+// unauthenticatedLimiter limits how many messages of open methods are read at the same time.
 type unauthenticatedLimiter struct {
 	mu   sync.Mutex
 	all  int
@@ -31,7 +31,7 @@ func newUnauthenticatedLimiter() *unauthenticatedLimiter {
 	return &unauthenticatedLimiter{from: map[string]int{}}
 }
 
-// acquire takes a slot until release.
+// acquire reserves a slot. The caller must call release.
 func (l *unauthenticatedLimiter) acquire(ctx context.Context) (release func(), err error) {
 	host := hostOf(ctx)
 	l.mu.Lock()

@@ -99,8 +99,8 @@ func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVid
 	return &genbusv1.DeleteVideoTaskResponse{}, nil
 }
 
-// WatchVideoTask sends a task's events. If the task never had the given version, it sends the
-// metadata genbus-notice: resume_expired and the current state.
+// WatchVideoTask sends a task's events. If the task never had the given version, WatchVideoTask
+// sends the metadata genbus-notice: resume_expired, followed by the task's current state.
 func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc.ServerStreamingServer[genbusv1.WatchVideoTaskResponse]) error {
 	ctx := out.Context()
 	watch, err := s.core.Watcher.Video(ctx, callOf(ctx).name(subject.Video, m.GetId()), m.GetAfterVersion())
@@ -109,7 +109,7 @@ func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc
 	}
 	sayJob(ctx, watch.Name.ID)
 	if watch.Expired {
-		_ = out.SetHeader(metadata.Pairs(mdNotice, string(errcode.ResumeExpired))) // fails only after the header was sent
+		_ = out.SetHeader(metadata.Pairs(mdNotice, string(errcode.ResumeExpired))) // fails only if the header has already been sent
 	}
 	if err := out.SendHeader(nil); err != nil || watch.Over {
 		return err

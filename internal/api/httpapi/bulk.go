@@ -16,10 +16,10 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// eventProgress is the SSE event of a genbus.v1.BulkProgress.
+// eventProgress is the name of SSE events that carry a genbus.v1.BulkProgress.
 const eventProgress = "genbus.bulk.progress.v1"
 
-// bulkRoutes mounts the bulk actions of operators. The generated gateway supports neither
+// bulkRoutes mounts the bulk actions. They do not use the generated gateway, which supports neither
 // server-sent events nor errors after the first message.
 func (h *Handler) bulkRoutes(conn grpc.ClientConnInterface) {
 	service := genbusv1.NewOperatorServiceClient(conn)
@@ -29,9 +29,9 @@ func (h *Handler) bulkRoutes(conn grpc.ClientConnInterface) {
 	h.mux.HandleFunc("POST "+operatorPrefix+"dead-letters/attach", bulk(h, service.AttachUpstreamTasks))
 }
 
-// bulk serves a method that streams progress as server-sent events. An error before the first
-// progress becomes a status, a later one the last event, genbus.error.v1. The method runs while the
-// client stays connected.
+// bulk returns a handler for a method that streams its progress. The handler sends the progress as
+// server-sent events. An error before the first progress message becomes an HTTP status. A later
+// error becomes the last event, genbus.error.v1. The method stops when the client disconnects.
 func bulk[M any, Request interface {
 	*M
 	proto.Message
@@ -55,7 +55,7 @@ func bulk[M any, Request interface {
 	}
 }
 
-// message decodes the body of a request. An empty body is a message without fields.
+// message decodes the request body into m. An empty body yields an empty message.
 func (x *exchange) message(m proto.Message) error {
 	raw, err := x.body()
 	if err != nil || len(raw) == 0 {
@@ -74,7 +74,7 @@ func (x *exchange) message(m proto.Message) error {
 func (x *exchange) bulk(call func(context.Context) (grpc.ServerStreamingClient[genbusv1.BulkProgress], error)) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(x.ctx(),
 		"authorization", x.r.Header.Get("Authorization"), "x-request-id", x.r.Header.Get("X-Request-Id")))
-	defer cancel() // stops the method even if a progress cannot be written
+	defer cancel() // stops the method if writing progress fails
 	stream, err := call(ctx)
 	if err != nil {
 		return errcode.FromStatus(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// chatCompletions serves POST /v1/chat/completions. The chat runs inline on this connection, with
-// an Idempotency-Key as a queued job that the connection follows, and with Prefer: respond-async as
-// a queued job alone.
+// chatCompletions serves POST /v1/chat/completions. By default, the chat runs inline on this
+// connection. With an Idempotency-Key, it is a queued job, and the answer contains its reply. With
+// Prefer: respond-async, it is a queued job, and the answer does not wait for the reply.
 func (h *Handler) chatCompletions(x *exchange) error {
 	raw, err := x.body()
 	if err != nil {
@@ -38,7 +38,7 @@ func (h *Handler) chatCompletions(x *exchange) error {
 	}
 }
 
-// prefersAsync reads the Prefer header (RFC 7240).
+// prefersAsync reports whether the Prefer header (RFC 7240) contains respond-async.
 func prefersAsync(values []string) bool {
 	for _, value := range values {
 		for preference := range strings.SplitSeq(value, ",") {
@@ -66,7 +66,7 @@ func (h *Handler) submitChat(x *exchange, req admission.Request) error {
 	return x.json(http.StatusAccepted, body.ChatJSON(core.ChatOf(e), reply))
 }
 
-// streamChat answers with the blocks of the reply as they arrive.
+// streamChat sends the blocks of the reply as they arrive.
 func (x *exchange) streamChat(req admission.Request) error {
 	out := x.newSSE()
 	defer out.stop()
@@ -74,8 +74,8 @@ func (x *exchange) streamChat(req admission.Request) error {
 	return out.endChat(err)
 }
 
-// Job names the job in the header, which is written with the first block. Pings keep the stream of
-// a queued job open, because it may wait for long.
+// Job sets the job's ID in the response header, which is written with the first block. A queued job
+// may wait for a long time, so pings keep its stream open.
 func (s *sseWriter) Job(id string, queued bool) {
 	s.x.jobID(id)
 	if queued {

@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// contentPiece is the buffer size of one reader of a file, in bytes.
+// contentPiece is the size of a download's copy buffer, in bytes.
 const contentPiece = 128 << 10
 
 // getContent serves GET and HEAD /v1/videos/{id}/content.
@@ -73,15 +73,15 @@ func extension(mediaType string) string {
 	}
 }
 
-// copyContent copies a file piece by piece. It cuts off an answer that it cannot complete, so that
-// the client does not take it for whole.
+// copyContent copies a file to the client. If it cannot complete the answer, it aborts the
+// connection so that the client does not mistake a partial file for a complete one.
 func (x *exchange) copyContent(from io.Reader) error {
 	buf := make([]byte, contentPiece)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
 			if _, failed := x.Write(buf[:n]); failed != nil {
-				panic(http.ErrAbortHandler) // the client is gone
+				panic(http.ErrAbortHandler) // the client has disconnected
 			}
 		}
 		switch {

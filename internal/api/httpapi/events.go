@@ -22,17 +22,17 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Names of SSE events. Task events are named by their CloudEvents types.
+// Names of SSE events. Task events use their CloudEvents types as names.
 const (
 	eventChunk   = "genbus.chat.chunk.v1"
 	eventGap     = "genbus.chat.gap.v1"
 	eventExpired = "genbus.resume_expired.v1"
 )
 
-// videoEvents serves GET .../{id}/events for video tasks. An event's id is its version. The stream
-// resumes after Last-Event-ID, or after_version in the query for clients that cannot set the
-// header. It ends after the terminal event; a client that returns later gets 204, so that it stays
-// away.
+// videoEvents serves GET .../{id}/events for video tasks. An event's ID is its version. The stream
+// resumes after Last-Event-ID, or after the query parameter after_version for clients that cannot
+// set the header. It ends after the terminal event. A client that reconnects after that gets 204,
+// which stops further reconnects.
 func (h *Handler) videoEvents(x *exchange) error {
 	after, err := lastVersion(x.r)
 	if err != nil {
@@ -72,7 +72,7 @@ func lastVersion(r *http.Request) (uint64, error) {
 	return version, nil
 }
 
-// video writes the events of a watch that began after a version.
+// video writes the events of a task. after is the version after which the client wanted to resume.
 func (s *sseWriter) video(x *exchange, watch core.VideoWatch, after uint64) error {
 	if watch.Expired {
 		notice := errcode.New(errcode.ResumeExpired, "task %s never had version %d; its current state follows", watch.Name.ID, after)
@@ -103,12 +103,12 @@ func (s *sseWriter) message(id, name string, m proto.Message) error {
 	return s.event(id, name, data)
 }
 
-// openAfter is how long a stream of chat events may wait for its first event before it writes the
-// header.
+// openAfter is the delay after which a stream of chat events writes its header even if there is no
+// event yet.
 const openAfter = 250 * time.Millisecond
 
-// chatEvents serves GET .../{id}/events for chats: events, chunks and gaps. An event's id is the
-// resume token. The stream resumes after Last-Event-ID, or resume_token in the query.
+// chatEvents serves GET .../{id}/events for chats: events, chunks and gaps. An event's ID is its
+// resume token. The stream resumes after Last-Event-ID, or after the query parameter resume_token.
 func (h *Handler) chatEvents(x *exchange) error {
 	name := x.name(subject.Chat)
 	token := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("resume_token"))
@@ -122,7 +122,7 @@ func (h *Handler) chatEvents(x *exchange) error {
 	if x.r.Method == http.MethodHead {
 		return out.open()
 	}
-	// Delayed, so that a token of another chat becomes a status.
+	// Delay the header so that a token of another chat can still be rejected with an HTTP status.
 	out.keepOpen(openAfter)
 	return out.endEvents(h.core.Watcher.Count(subject.Chat, telemetry.IngressHTTP, func() error { return out.chat(items) }))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// exchange is one HTTP call of an identified tenant or operator.
+// exchange is one HTTP call by a tenant or operator.
 type exchange struct {
 	*response
 	r      *http.Request
@@ -44,12 +44,13 @@ func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
 	return x.checkQuery()
 }
 
-// run serves an authorized call. Only a tenant's call joins its caller's trace.
+// run identifies the tenant and serves the call. Calls join the caller's trace only after the
+// tenant has been identified.
 func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) error {
 	if err := x.enter(identify); err != nil {
 		return err
 	}
-	// If spans are exported, the context already has the server's span.
+	// If spans are exported, the context already contains the server's span.
 	if x.r.Header["Traceparent"] != nil && !trace.SpanContextFromContext(x.ctx()).IsValid() {
 		x.r = x.r.WithContext(x.h.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
 	}
@@ -68,7 +69,8 @@ func (x *exchange) request(kind subject.Kind, d body.Document) (admission.Reques
 	return req, err
 }
 
-// number parses an integer query parameter between least and most.
+// number parses an integer query parameter between least and most. If the parameter is empty,
+// number returns missing.
 func number(text, field string, missing, least, most int) (int, error) {
 	if text == "" {
 		return missing, nil
@@ -82,7 +84,7 @@ func number(text, field string, missing, least, most int) (int, error) {
 	return n, nil
 }
 
-// job names the job in the answer's header and adds its notice, if any.
+// job sets the response headers for a job's ID and notice, if any.
 func (x *exchange) job(j task.Job) {
 	x.jobID(j.GetId())
 	if notice := x.h.core.Jobs.Notice(j); notice != "" {
@@ -90,7 +92,7 @@ func (x *exchange) job(j task.Job) {
 	}
 }
 
-// jobID names the job in the answer's header.
+// jobID sets the response header for a job's ID.
 func (x *exchange) jobID(id string) {
 	if id != "" {
 		x.Header()[headerJobID] = []string{id}
@@ -102,12 +104,12 @@ func (x *exchange) json(status int, body []byte) error {
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.WriteHeader(status)
-	// The client may have left.
+	// Ignore a failed write, because the client may have left.
 	_, _ = x.Write(body)
 	return nil
 }
 
-// fail answers with an error, unless an answer has begun.
+// fail answers with an error, unless the answer has already begun.
 func (x *exchange) fail(err error) {
 	f := errcode.From(err)
 	x.note(err)
@@ -118,7 +120,7 @@ func (x *exchange) fail(err error) {
 	f.WriteHTTP(x.response)
 }
 
-// setRefusal sets the headers of an error, whatever its body.
+// setRefusal sets the response headers for an error. They are the same for all body formats.
 func setRefusal(h http.Header, r *http.Request, err error) {
 	f := errcode.From(err)
 	if f.JobID != "" {
@@ -127,7 +129,7 @@ func setRefusal(h http.Header, r *http.Request, err error) {
 	var final *core.FinalError
 	switch {
 	case errors.As(err, &final):
-		h[errcode.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the ended job
+		h[errcode.HeaderShouldRetry] = []string{"false"} // a retry would attach to the ended job
 	case f.Code == errcode.AcceptanceUnknown && r.Header.Get("Idempotency-Key") != "":
 		h[errcode.HeaderShouldRetry] = []string{"true"} // the same key attaches to an accepted job
 	case f.Code == errcode.InvalidAPIKey:
@@ -138,7 +140,7 @@ func setRefusal(h http.Header, r *http.Request, err error) {
 	f.SetHeader(h)
 }
 
-// note logs an error that callers are not told in full.
+// note logs an error if the caller does not see all of it.
 func (x *exchange) note(err error) {
 	f := errcode.From(err)
 	if level, ok := core.LogLevel(x.ctx(), f); ok {

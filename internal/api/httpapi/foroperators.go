@@ -2,8 +2,8 @@ package httpapi
 
 import "net/http"
 
-// ForOperators serves job content outside the gRPC services to callers whom another handler has
-// admitted. The path holds the job id.
+// ForOperators serves job content that the gRPC services do not offer. It is for callers that
+// another handler has already authenticated. The request's path contains the job ID.
 type ForOperators struct{ Handler *Handler }
 
 // Content serves GET /v1/videos/{id}/content for a tenant's job.

@@ -23,7 +23,7 @@ import (
 )
 
 // newGateway returns the generated JSON gateway under /genbus/v1/. It calls the gRPC services over
-// the in-process connection, so that their interceptors run.
+// the in-process connection so that the interceptor runs.
 func newGateway(ctx context.Context, conn *grpc.ClientConn) (http.Handler, error) {
 	mux := gatewayMux()
 	err := errors.Join(
@@ -49,7 +49,7 @@ func gatewayMux() *runtime.ServeMux {
 		runtime.WithErrorHandler(writeGatewayError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
 		runtime.WithForwardResponseRewriter(func(_ context.Context, m proto.Message) (any, error) {
-			return body.WithoutExecution(m), nil // decoded for this answer alone
+			return body.WithoutExecution(m), nil // safe to modify, because it was decoded for this answer only
 		}),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisablePathLengthFallback(),
@@ -58,7 +58,7 @@ func gatewayMux() *runtime.ServeMux {
 	)
 }
 
-// toMetadata selects the headers that reach the services. The gateway itself passes on
+// toMetadata selects the request headers that are passed to the services. The gateway always passes
 // Authorization.
 func toMetadata(header string) (string, bool) {
 	switch header {
@@ -68,7 +68,7 @@ func toMetadata(header string) (string, bool) {
 	return "", false
 }
 
-// toHeader selects the metadata that reach the client.
+// toHeader selects the response metadata that is passed to the client.
 func toHeader(key string) (string, bool) {
 	switch key {
 	case subject.HeaderJobID:
@@ -79,15 +79,15 @@ func toHeader(key string) (string, bool) {
 	return "", false
 }
 
-// writeGatewayError answers with an error of a service or of the gateway's decoding.
+// writeGatewayError answers with an error returned by a service or by the gateway's decoder.
 func writeGatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	f := errcode.FromStatus(err)
 	setRefusal(w.Header(), r, f)
 	f.WriteHTTP(w)
 }
 
-// writeRoutingError handles paths that our mux matches and the gateway does not. There are none
-// while the patterns equal the rules of proto/genbus/v1/http.yaml.
+// writeRoutingError handles paths that our mux matches but the gateway does not. There are none as
+// long as the mux's patterns agree with the rules in proto/genbus/v1/http.yaml.
 func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
 	f := unmatched(status, r, "")
 	if f == nil {
@@ -96,13 +96,14 @@ func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshal
 	f.WriteHTTP(w)
 }
 
-// viaGateway answers a tenant's call with the generated gateway.
+// viaGateway passes a tenant's call to the generated gateway.
 func (h *Handler) viaGateway(w http.ResponseWriter, r *http.Request) {
 	h.forward(w, r, (*exchange).enterGateway)
 }
 
-// forward answers with the generated gateway. It first reads the body, within our limits and only
-// for callers whom enter admits. The interceptors authenticate again.
+// forward passes a call to the generated gateway. It first calls enter, which authenticates the
+// caller, and reads the body within our limits. The gRPC interceptor authenticates the caller
+// again.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, enter func(*exchange) error) {
 	x := &exchange{response: h.asResponse(w, r), r: r, h: h}
 	if err := x.prepareGateway(enter); err != nil {
@@ -112,10 +113,10 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, enter func(*ex
 	h.gateway.ServeHTTP(x.response, x.r)
 }
 
-// enterGateway enters a call of the gateway.
+// enterGateway checks the headers of a gateway call and identifies its tenant.
 func (x *exchange) enterGateway() error {
-	// The gateway silently drops headers that gRPC cannot carry. A lost idempotency key would make
-	// a second job.
+	// The gateway silently drops headers that gRPC cannot carry. If it dropped the idempotency key,
+	// a retry would create a second job.
 	for _, name := range []string{"Idempotency-Key", "Genbus-Labels"} {
 		if !printableASCII(x.r.Header.Get(name)) {
 			return errcode.Invalid([]errcode.Violation{{Field: name, Description: "must be printable ASCII"}})
@@ -133,7 +134,7 @@ func (x *exchange) prepareGateway(enter func(*exchange) error) error {
 	r.URL.RawPath = matchedPath(x.r)
 	switch x.r.Method {
 	case http.MethodHead:
-		// The gateway supports only GET; net/http leaves the body out.
+		// The gateway supports only GET. For HEAD, net/http omits the body.
 		r.Method = http.MethodGet
 	case http.MethodPost:
 		raw, err := x.body()
@@ -146,9 +147,10 @@ func (x *exchange) prepareGateway(enter func(*exchange) error) error {
 	return nil
 }
 
-// matchedPath rewrites the path so that the gateway finds the parameters that the mux found. It
-// escapes parameter values, because a request id may contain a slash. It replaces bytes that are
-// not UTF-8, which Protobuf cannot carry. No id or name has such bytes, so the value stays unknown.
+// matchedPath returns the path with the parameters that the mux found, so that the gateway finds
+// the same ones. It escapes the values because a request ID may contain a slash. It also replaces
+// invalid UTF-8, which Protobuf cannot carry. No ID or name contains invalid UTF-8, so the changed
+// value still matches nothing.
 func matchedPath(r *http.Request) string {
 	_, path, _ := strings.Cut(r.Pattern, " ")
 	segments := strings.Split(path, "/")

@@ -1,5 +1,6 @@
-// Package httpapi serves HTTP over the core: the paths of the interface document and of vendors,
-// server-sent events, and the generated gateway under /genbus/v1/. It opens no listener.
+// Package httpapi is the HTTP adapter of the core. It serves the OpenAI-style API, the vendors' own
+// APIs, server-sent events, and the generated gateway under /genbus/v1/. It does not open a
+// listener.
 package httpapi
 
 import (
@@ -27,10 +28,10 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Pages serves the pages of operators, all paths under /console.
+// Pages serves the operator console at all paths under /console.
 type Pages interface {
 	http.Handler
-	// Redirects reports whether to redirect a request for / to the pages.
+	// Redirects reports whether to redirect a request for / to the console.
 	Redirects(r *http.Request) bool
 }
 
@@ -40,9 +41,9 @@ type Options struct {
 	Config *config.Live
 	Names  subject.Space
 	Routes *routes.Table
-	// Console serves the pages of operators; nil disables them.
+	// Console serves the operator console. Nil disables it.
 	Console Pages
-	// GRPC reaches the gRPC services of this process, for the gateway.
+	// GRPC connects the gateway to the gRPC services of this process.
 	GRPC    *grpc.ClientConn
 	Health  *telemetry.Health
 	Metrics *telemetry.Metrics
@@ -72,15 +73,15 @@ const (
 	pathMetrics = "/metrics"
 )
 
-// Paths of the contract, which need no key because it holds no data.
+// Paths of the API description, which is public and needs no key.
 const (
 	pathOpenAPI  = "/openapi.json"
 	pathAsyncAPI = "/asyncapi.json"
 	pathDocs     = "/docs"
 )
 
-// New returns a Handler. ctx supplies values for gateway calls without their own context. An error
-// names the generated handler that could not be registered.
+// New returns a Handler. It uses ctx only to register the generated handlers. It fails if they
+// cannot be registered or the HTTP rules cannot be read.
 func New(ctx context.Context, o Options) (*Handler, error) {
 	gateway, err := newGateway(ctx, o.GRPC)
 	if err != nil {
@@ -98,7 +99,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
 	h.mux.Handle("GET "+pathJobs, o.Health.JobsReadyz())
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
-	served := o.Config.Now().HTTP // changes to the following need a restart
+	served := o.Config.Now().HTTP // changes to these settings need a restart
 	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
@@ -109,8 +110,8 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.routes(rules)
 	h.bulkRoutes(o.GRPC)
 	h.root = http.HandlerFunc(h.serve)
-	// Without a collector the wrapper would only cost time. Callers' trace contexts are passed on
-	// in any case.
+	// Without a collector, the wrapper would only cost time. The caller's trace context is
+	// propagated either way.
 	if o.Tracing.Endpoint != "" {
 		h.root = otelhttp.NewHandler(h.root, "http", otelhttp.WithTracerProvider(o.Tracing.Provider),
 			otelhttp.WithPropagators(o.Tracing.Propagator), otelhttp.WithFilter(notProbe))
@@ -118,8 +119,8 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	return h, nil
 }
 
-// serveConsole mounts the pages of operators, which have a separate login, and redirects browsers
-// from the root to them.
+// serveConsole mounts the operator console, which has its own login, and redirects browsers from
+// the root to it.
 func (h *Handler) serveConsole(pages Pages) {
 	h.mux.Handle("GET /console", pages)
 	h.mux.Handle("GET /console/", pages)
@@ -144,7 +145,7 @@ func notProbe(r *http.Request) bool {
 	return true
 }
 
-// routes mounts every path that needs a key. It mounts the gateway's paths one by one, so that the
+// routes mounts every path that needs a key. It mounts the gateway's paths individually so that the
 // mux knows their methods.
 func (h *Handler) routes(rules []rule) {
 	h.handle("POST /v1/video/generations", h.createVideo)
@@ -154,7 +155,7 @@ func (h *Handler) routes(rules []rule) {
 	h.handle("GET /v1/videos", h.listVideoObjects)
 	h.handle("GET /v1/videos/{id}", h.getVideoObject)
 	h.handle("DELETE /v1/videos/{id}", h.deleteVideoObject)
-	h.handleFor("GET /v1/videos/{id}/content", (*exchange).byKeyOrSignature, h.getContent) // answers for vendors link to it
+	h.handleFor("GET /v1/videos/{id}/content", (*exchange).byKeyOrSignature, h.getContent) // answers to vendors' clients link to it
 	h.vendorRoutes()
 	h.handle("POST /v1/chat/completions", h.chatCompletions)
 	h.handle("GET /v1/models", h.listModels)
@@ -172,7 +173,7 @@ func (h *Handler) routes(rules []rule) {
 	}
 }
 
-// serve handles every request before the mux.
+// serve does what all requests need and then calls the mux.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	res := h.asResponse(w, r)
@@ -189,10 +190,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(res, r)
 }
 
-// emptyPart names the empty part of a path that would match one of ours if the part were filled, or
-// returns an empty string. The mux would redirect such a path to one without the part, in which
-// another part becomes the id. Other double slashes, such as after a base URL that ends in one, are
-// left to the mux.
+// emptyPart returns the name of a path parameter that is empty in the request, or an empty string
+// if there is none. The mux would redirect such a path to one without the empty segment, where
+// another segment would be taken for the ID. Other double slashes, such as those caused by a base
+// URL with a trailing slash, are left to the mux.
 func (h *Handler) emptyPart(r *http.Request) string {
 	if !strings.Contains(r.URL.Path, "//") {
 		return ""
@@ -210,16 +211,18 @@ func (h *Handler) emptyPart(r *http.Request) string {
 	return ""
 }
 
-// endAfterChunks closes the connection after a request with a chunked body. The request may also
-// have had a Content-Length, which net/http drops silently. A proxy that used it sees a different
-// end of the request, and the bytes after it must not count as the next request (RFC 9112, 6.1).
+// endAfterChunks closes the connection after a request with a chunked body. net/http silently
+// ignores a Content-Length in such a request. A proxy that uses it instead sees the request end
+// elsewhere, so the bytes after the chunked body must not be read as the next request (RFC 9112,
+// 6.1).
 func endAfterChunks(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		w.Header()["Connection"] = []string{"close"}
 	}
 }
 
-// finish counts the request and turns a panic into an answer. It cuts off an answer that has begun.
+// finish counts the request. If the handler panicked, finish answers with an error or, if the
+// answer has already begun, aborts the connection.
 func (h *Handler) finish(res *response, begin time.Time) {
 	p := recover()
 	begun := res.status != 0
@@ -244,7 +247,7 @@ func (h *Handler) finish(res *response, begin time.Time) {
 	}
 }
 
-// isAbort recognizes the panic with which a handler cuts off its answer.
+// isAbort reports whether p is the panic by which a handler aborts its answer.
 func isAbort(p any) bool {
 	err, ok := p.(error)
 	return ok && errors.Is(err, http.ErrAbortHandler)
@@ -255,8 +258,8 @@ func (h *Handler) handle(pattern string, serve func(*exchange) error) {
 	h.handleFor(pattern, (*exchange).byKey, serve)
 }
 
-// handleFor mounts a handler that needs a tenant. An error becomes the answer, unless the handler
-// has begun one.
+// handleFor mounts a handler that needs a tenant. If the handler returns an error, the error
+// becomes the answer, unless the handler has already begun to answer.
 func (h *Handler) handleFor(pattern string, identify func(*exchange) (string, error), serve func(*exchange) error) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{response: h.asResponse(w, r), r: r, h: h}
@@ -266,7 +269,8 @@ func (h *Handler) handleFor(pattern string, identify func(*exchange) (string, er
 	})
 }
 
-// asResponse returns w if it is already a *response, as behind the mux, else a new one.
+// asResponse returns w itself if it is already a *response, as it is behind the mux. Otherwise it
+// wraps w.
 func (h *Handler) asResponse(w http.ResponseWriter, r *http.Request) *response {
 	if res, ok := w.(*response); ok {
 		return res

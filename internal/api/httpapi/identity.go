@@ -10,8 +10,8 @@ func (x *exchange) byOperatorKey() (string, error) {
 	return x.h.core.Callers.Operator(x.r.Header.Get("Authorization"), false) // the gRPC interceptor checks the method
 }
 
-// byKeyOrSignature identifies the tenant by an API key, or by a vendor's signature of a request
-// without a body, because a tenant may have only a key pair.
+// byKeyOrSignature identifies the tenant by an API key or by a vendor's signature, because a tenant
+// may have only a key pair. It is for requests without a body.
 func (x *exchange) byKeyOrSignature() (string, error) {
 	tenant, err := x.byKey()
 	if err == nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// linked returns the task with usable result URLs. A result without one, for example because its
-// URL needs the upstream key, gets the URL of its content here, which needs the caller's key.
+// linked returns the task with result URLs that the caller can use. If a result has no such URL,
+// for example because the upstream's URL needs the upstream key, it gets the URL of its content on
+// genbus, which needs the caller's key.
 func (x *exchange) linked(t *genbusv1.VideoTask) *genbusv1.VideoTask {
 	if t.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return t
@@ -35,14 +36,14 @@ func (x *exchange) linked(t *genbusv1.VideoTask) *genbusv1.VideoTask {
 }
 
 // works reports whether a result's URL can be used without a key. An expired URL counts as unusable
-// only if there is a copy.
+// only if genbus has archived a copy.
 func (x *exchange) works(t *genbusv1.VideoTask, v *genbusv1.Video) bool {
 	replaced := v.GetArchived() != nil && v.GetExpiresAt() != nil && time.Now().After(v.GetExpiresAt().AsTime())
 	return v.GetUrl() != "" && !replaced && !x.h.routeTable.NeedsKey(t, v.GetUrl())
 }
 
-// linkMetadata replaces the URL that gateways put into the metadata. It usually equals a result's
-// URL and then gets the same new URL.
+// linkMetadata replaces the URL that some gateways put into a task's metadata. If that URL equals a
+// result's URL, as it usually does, it gets the same replacement.
 func (x *exchange) linkMetadata(t, out *genbusv1.VideoTask) {
 	metadata := body.Trusted(t.GetMetadataJson())
 	url := metadata.Text("url")

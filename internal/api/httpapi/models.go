@@ -16,7 +16,7 @@ func (h *Handler) listModels(x *exchange) error {
 	return x.json(http.StatusOK, body.ModelListJSON(h.publicModels(x)))
 }
 
-// getModel serves GET /v1/models/{model...}. A model id may contain slashes.
+// getModel serves GET /v1/models/{model...}. A model ID may contain slashes.
 func (h *Handler) getModel(x *exchange) error {
 	models, id := h.publicModels(x), x.r.PathValue("model")
 	i := slices.IndexFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == id })
@@ -26,9 +26,9 @@ func (h *Handler) getModel(x *exchange) error {
 	return x.json(http.StatusOK, body.ModelJSON(models[i]))
 }
 
-// publicModels lists each id once, because this interface does not distinguish kinds. An id that a
-// video route serves appears as a video with its protocol. Upstreams do not tell the kinds of their
-// models, so a catch-all chat route lists it too.
+// publicModels lists each ID once because this API does not distinguish kinds. An ID that a video
+// route serves is listed as a video model with its protocol. A catch-all chat route may list the
+// same ID, because upstreams do not report the kinds of their models.
 func (h *Handler) publicModels(x *exchange) []*genbusv1.Model {
 	models := h.routeTable.Models(x.ctx(), "")
 	slices.SortStableFunc(models, func(a, b *genbusv1.Model) int {

@@ -2,7 +2,7 @@ package httpapi
 
 import "net/http"
 
-// patterns is a mux that records its patterns, so that a test can check every path.
+// patterns is a mux that records its patterns so that a test can check every path.
 type patterns struct {
 	*http.ServeMux
 	mounted []string

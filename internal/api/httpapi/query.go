@@ -15,11 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// queriesOf returns the query parameters by pattern of the paths under /genbus/v1. Reading paths
-// take the fields of their requests; writing paths take none, except a DELETE, whose job's kind and
-// tenant cannot come in a body. Other parameters are rejected: otherwise a mistyped filter lists
-// everything, and a mistyped dry_run erases. Paths that imitate other interfaces accept what their
-// clients send.
+// queriesOf returns the accepted query parameters of the paths under /genbus/v1, by pattern. A path
+// of the generated gateway accepts the fields of its request, or none if the request is sent in a
+// body. Unknown parameters are rejected, because a mistyped filter would list everything, and a
+// mistyped dry_run would erase data. Parameters of paths that imitate other APIs are not checked.
 func queriesOf(rules []rule) map[string]parameters {
 	queries := map[string]parameters{
 		"GET /genbus/v1/videos/{id}/events":  {names: []string{"after_version"}},
@@ -37,7 +36,7 @@ func queriesOf(rules []rule) map[string]parameters {
 // parameters are the query parameters of a path.
 type parameters struct {
 	names []string
-	// request is the message with these fields; nil if our handler reads them.
+	// request is the message that has these fields, or nil if a handler of this package reads them.
 	request protoreflect.MessageType
 }
 
@@ -53,12 +52,13 @@ func of(request protoreflect.MessageType, inPath ...string) parameters {
 	return p
 }
 
-// wrong describes the error of a parameter, or returns an empty string if the path accepts it.
+// wrong describes what is wrong with a parameter. It returns an empty string if the path accepts
+// the parameter.
 func (p parameters) wrong(name string, values []string) string {
 	first, rest, nested := strings.Cut(name, ".")
 	switch {
 	case !utf8.ValidString(name + " " + strings.Join(values, " ")):
-		return "must be UTF-8" // Protobuf carries nothing else
+		return "must be UTF-8" // Protobuf strings must be UTF-8
 	case len(p.names) == 0:
 		return "is unknown; this path takes no query parameters"
 	case p.request == nil && slices.Contains(p.names, name):
@@ -78,7 +78,7 @@ func (p parameters) wrong(name string, values []string) string {
 			return p.unknown()
 		}
 	}
-	// The gateway's parser decides, so that nothing it accepts is rejected here.
+	// Let the gateway's parser decide, so that this check rejects nothing that the gateway accepts.
 	if runtime.PopulateQueryParameters(p.request.New().Interface(), url.Values{name: values}, utilities.NewDoubleArray(nil)) == nil {
 		return ""
 	}
@@ -92,7 +92,7 @@ func (p parameters) unknown() string {
 	return "is unknown; use one of " + strings.Join(p.names, ", ")
 }
 
-// fieldNamed finds a field like the gateway: by its name or its JSON name (pageSize).
+// fieldNamed finds a field by its name or by its JSON name (pageSize), as the gateway does.
 func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := m.Fields().ByName(protoreflect.Name(name)); f != nil {
 		return f
@@ -118,13 +118,13 @@ func ruleOf(f protoreflect.FieldDescriptor) string {
 	}
 }
 
-// mustBe describes a parameter whose value breaks a rule.
+// mustBe describes a value that breaks a rule.
 func mustBe(rule, value string) string {
 	return fmt.Sprintf("%s, not %q", rule, errcode.Clip(value, 64))
 }
 
-// checkQuery rejects query parameters that the path does not know, that are not UTF-8, or whose
-// values are invalid. The gateway would answer with the text of a parser.
+// checkQuery rejects query parameters that are unknown to the path, are not UTF-8, or have invalid
+// values. The gateway would answer with a raw parser error.
 func (x *exchange) checkQuery() error {
 	_, path, _ := strings.Cut(x.r.Pattern, " ")
 	if !strings.HasPrefix(path, "/genbus/v1/") || x.r.URL.RawQuery == "" {
@@ -144,5 +144,5 @@ func (x *exchange) checkQuery() error {
 	return errcode.Invalid(wrong[:min(len(wrong), maxUnknown)])
 }
 
-// maxUnknown bounds the parameters that an error names.
+// maxUnknown limits the number of parameters that an error lists.
 const maxUnknown = 10

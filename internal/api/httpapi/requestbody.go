@@ -11,11 +11,11 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxFirstAlloc bounds the allocation for a mere Content-Length.
+// maxFirstAlloc bounds the bytes allocated on the basis of a Content-Length alone.
 const maxFirstAlloc = 1 << 20
 
-// body reads the whole body of a JSON request before anything is forwarded: an upstream that
-// answers at once breaks a request that is still being sent.
+// body reads the whole JSON body before anything is forwarded, because an upstream that answers
+// early would break a request that is still being sent.
 func (x *exchange) body() ([]byte, error) { return x.bodyUpTo(x.bodyLimit()) }
 
 func (x *exchange) bodyUpTo(limit int64) ([]byte, error) {
@@ -33,22 +33,23 @@ func (x *exchange) bodyUpTo(limit int64) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// bodyLimit returns the largest body that is read, in bytes. Admission checks the tenant's limit,
-// because it knows whether the request was accepted before.
+// bodyLimit returns the maximum body size in bytes for all tenants. Admission enforces the tenant's
+// own limit, because only admission knows whether the request has been accepted before.
 func (x *exchange) bodyLimit() int64 { return int64(x.h.cfg.Now().HTTP.MaxBodyBytes) }
 
-// expectBody bounds the arrival of a request's body even if no handler reads it, because net/http
-// waits for the rest before it answers. Once the body has arrived, net/http itself removes the
-// deadline and watches for the client's end.
+// expectBody sets a deadline for receiving the request body. The deadline matters even if no
+// handler reads the body, because net/http waits for the rest of it before it answers. Once the
+// body has arrived, net/http itself removes the deadline and watches for a disconnect.
 func (h *Handler) expectBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body != http.NoBody {
-		// A writer without deadlines (a test's recorder) has no network to wait for.
+		// Ignore the error: a writer without deadlines, such as a test recorder, has no network
+		// connection.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.core.BodyTimeout))
 	}
 }
 
-// unreadBody returns the error for a body with broken framing, one that was cut off, or one that
-// came too late. It is the sender's fault on every path.
+// unreadBody returns the error for a body that is too large, malformed, truncated or late. Each of
+// these is the client's fault.
 func unreadBody(err error, limit int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
@@ -61,7 +62,7 @@ func tooLarge(limit int64) error {
 	return errcode.New(errcode.BodyTooLarge, "the body is larger than %d bytes; send a URL instead of the data", limit)
 }
 
-// checkMediaType accepts JSON and a missing type.
+// checkMediaType accepts JSON types and a missing type.
 func checkMediaType(value string) error {
 	if value == "" || value == "application/json" {
 		return nil

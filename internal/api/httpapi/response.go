@@ -8,25 +8,27 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// response remembers the status of an answer, bounds each write, and replaces the mux's 404 and 405
-// with the error envelope.
+// response records the status of an answer, sets a deadline for each write, and replaces the mux's
+// 404 and 405 answers with the error envelope.
 type response struct {
 	http.ResponseWriter
 	r       *http.Request
-	timeout time.Duration // of one write
+	timeout time.Duration // for one write
 	status  int
-	// left is set if the client had left before an answer that reports our failure.
+	// left is set if the status is 5xx and the client had already disconnected.
 	left bool
-	// replaced is set if the mux's text was replaced, so that its body is dropped.
+	// replaced is set if the mux's answer was replaced. The body that the mux then writes is
+	// dropped.
 	replaced bool
 }
 
-// Unwrap lets http.ResponseController find Flush and the deadlines.
+// Unwrap gives http.ResponseController access to Flush and the deadlines.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // arm sets the deadline of the next write.
 func (w *response) arm() {
-	// A writer without deadlines (a test's recorder) has no network to wait for.
+	// Ignore the error: a writer without deadlines, such as a test recorder, has no network
+	// connection.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
 }
 
@@ -35,7 +37,7 @@ func (w *response) WriteHeader(status int) {
 	if w.status != 0 {
 		return
 	}
-	// The mux leaves the pattern empty if nothing matched, and has already set Allow.
+	// If nothing matched, the mux leaves the pattern empty and has already set Allow.
 	if w.r.Pattern == "" {
 		if f := unmatched(status, w.r, w.Header().Get("Allow")); f != nil {
 			w.replaced = true
@@ -59,8 +61,8 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// unmatched returns our error for an answer of the mux itself, or nil for its redirects. allow
-// lists the methods of the path.
+// unmatched returns the error that replaces the mux's own answer, or nil if that answer is a
+// redirect. allow lists the methods that the path supports.
 func unmatched(status int, r *http.Request, allow string) *errcode.Error {
 	switch status {
 	case http.StatusNotFound:
@@ -75,7 +77,7 @@ func unmatched(status int, r *http.Request, allow string) *errcode.Error {
 	}
 }
 
-// plain writes without replacement.
+// plain writes to a response without replacing errors.
 type plain struct{ w *response }
 
 func (p plain) Header() http.Header { return p.w.Header() }

@@ -16,10 +16,12 @@ import (
 // operatorPrefix is the prefix of paths that need an operator key.
 const operatorPrefix = "/genbus/v1/operator/"
 
-// rule is a rule of proto/genbus/v1/http.yaml: a path that the generated gateway serves.
+// rule is a rule in proto/genbus/v1/http.yaml. It describes a path that the generated gateway
+// serves.
 type rule struct {
 	method, path string
-	// request is the message of the path. body tells whether it comes in the body or the query.
+	// request is the type of the request message. body is set if clients send the message in the
+	// body, and unset if they send its fields in the query.
 	request protoreflect.MessageType
 	body    bool
 }
@@ -28,7 +30,7 @@ func (r rule) pattern() string { return r.method + " " + r.path }
 
 func (r rule) forOperators() bool { return strings.HasPrefix(r.path, operatorPrefix) }
 
-// inPath matches request fields in a path.
+// inPath matches the request fields in a path.
 var inPath = regexp.MustCompile(`\{(\w+)\}`)
 
 // query returns the path's query parameters: the request fields that are not in the path.
@@ -40,7 +42,7 @@ func (r rule) query() parameters {
 	return of(r.request, names...)
 }
 
-// readRules reads http.yaml. An error names a rule without a method of the contract.
+// readRules reads http.yaml. It fails if a rule names no method of the contract or has no path.
 func readRules() ([]rule, error) {
 	var file struct {
 		HTTP struct {

@@ -11,9 +11,9 @@ import (
 )
 
 // sseWriter writes one text/event-stream answer. Events that arrive together share a write and a
-// flush. It writes the header with the first event, so that an earlier error becomes an HTTP
-// status. It pings while nothing else is written. Writes and pings exclude each other, so a ping
-// never splits an event.
+// flush. sseWriter writes the header with the first event, so that an earlier error can become an
+// HTTP status. While the stream is idle, it sends pings. A lock prevents a ping from splitting an
+// event.
 type sseWriter struct {
 	x    *exchange
 	rc   *http.ResponseController
@@ -23,14 +23,14 @@ type sseWriter struct {
 	buf      []byte // events not yet written
 	opened   bool
 	stopped  bool
-	err      error // first failed write; sticky
+	err      error // of the first failed write; sticky
 	timer    *time.Timer
 	last     time.Time // time of the last write
 	deadline time.Time // deadline set on the connection
 }
 
 const (
-	// maxGathered bounds the bytes held back for an event that follows at once.
+	// maxGathered bounds the bytes held back to share a write with the next event.
 	maxGathered = 16 << 10
 	// maxKeptBuffer bounds the buffer that a stream keeps after a large block.
 	maxKeptBuffer = 64 << 10
@@ -49,8 +49,8 @@ func (s *sseWriter) open() error {
 	return s.write()
 }
 
-// keepOpen pings after a period of silence, even before the first event. The first ping writes the
-// header.
+// keepOpen starts the pings after a period of silence, even if there has been no event. The first
+// ping writes the header.
 func (s *sseWriter) keepOpen(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +59,9 @@ func (s *sseWriter) keepOpen(after time.Duration) {
 	}
 }
 
-// Block writes an event that consists of a block. If more is set, it holds the event back for the
-// next one: writing each of many simultaneous blocks separately is most of their cost.
+// Block writes an event that consists of a block. If more is set, Block may hold the event back to
+// write it with the next one, because most of the cost of many simultaneous blocks is in the
+// individual writes.
 func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	return s.write()
 }
 
-// Flush writes held-back events. The next write returns its error.
+// Flush writes events that were held back. If that fails, the next write returns the error.
 func (s *sseWriter) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *sseWriter) write() error {
 	if !s.opened {
 		s.writeHeader()
 	}
-	s.arm(now) // longer than the deadline for the header
+	s.arm(now) // after the header, which sets a shorter deadline
 	s.last = now
 	if _, err := s.x.ResponseWriter.Write(b); err != nil {
 		s.err = lost(err)
@@ -112,15 +113,16 @@ func (s *sseWriter) write() error {
 	return s.err
 }
 
-// arm sets the write deadline. It moves the deadline only a few times per limit, because a stream
-// of many small blocks would pay for each move.
+// arm sets the write deadline. It moves the deadline only a few times per limit, because moving it
+// for each of many small blocks would be costly.
 func (s *sseWriter) arm(now time.Time) {
 	limit := s.x.h.core.WriteTimeout
 	if s.deadline.Sub(now) > limit {
 		return
 	}
 	s.deadline = now.Add(limit + limit/4)
-	// A writer without deadlines (a test's recorder) has no network to wait for.
+	// Ignore the error: a writer without deadlines, such as a test recorder, has no network
+	// connection.
 	_ = s.rc.SetWriteDeadline(s.deadline)
 }
 
@@ -140,8 +142,8 @@ func (s *sseWriter) writeHeader() {
 	}
 }
 
-// tick pings if nothing was written for a whole interval, and sets the timer to the next possible
-// ping.
+// tick sends a ping if nothing has been written for a whole interval, and sets the timer for the
+// next possible ping.
 func (s *sseWriter) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +161,8 @@ func (s *sseWriter) tick() {
 	s.timer.Reset(wait)
 }
 
-// stop ends the pings. It reports whether the answer has begun or its first events are buffered. It
-// may be called twice.
+// stop ends the pings. It reports whether the answer has begun or has buffered events. It may be
+// called more than once.
 func (s *sseWriter) stop() (opened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,13 +175,13 @@ func (s *sseWriter) stop() (opened bool) {
 
 var doneBlock = []byte("[DONE]")
 
-// endChat ends a chat stream: with [DONE] after a whole reply, with an error block after a partial
-// one. It returns an error if nothing has been written.
+// endChat ends a chat stream with [DONE] if the reply is complete, or with an error block if it is
+// partial. If nothing has been written, endChat returns err instead.
 func (s *sseWriter) endChat(err error) error {
 	opened := s.stop()
 	switch {
 	case err == nil:
-		_ = s.Block(doneBlock, 0, false) // a client that left needs nothing more
+		_ = s.Block(doneBlock, 0, false) // fails only if the client has left
 	case opened:
 		s.x.note(err)
 		_ = s.Block(errcode.From(err).Envelope(), 0, false)
@@ -189,14 +191,14 @@ func (s *sseWriter) endChat(err error) error {
 	return nil
 }
 
-// eventError is the event that ends a stream early.
+// eventError is the name of the event that ends a stream after an error.
 const eventError = "genbus.error.v1"
 
-// endedComment ends a stream that has reached its maximum lifetime. The client sees a broken
-// connection and returns with the last id.
+// endedComment ends a stream that has reached its maximum lifetime. The client sees the connection
+// close and reconnects with the last ID.
 var endedComment = sse.AppendComment(nil, "stream_ended: come back with Last-Event-ID")
 
-// endEvents ends a stream of events like endChat, but without [DONE].
+// endEvents ends a stream of events as endChat does for chats, but without [DONE].
 func (s *sseWriter) endEvents(err error) error {
 	if opened := s.stop(); err == nil || !opened {
 		return err

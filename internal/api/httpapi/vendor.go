@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// vendorRoutes mounts the paths of every protocol with a surface for vendors' clients.
+// vendorRoutes mounts the paths of every protocol that has a surface for its vendor's own clients.
 func (h *Handler) vendorRoutes() {
 	for _, p := range registry.All() {
 		if p.Surface == nil {
@@ -29,7 +29,7 @@ func (h *Handler) vendorRoutes() {
 	}
 }
 
-// vendor serves a vendor's clients in the vendor's envelopes.
+// vendor returns a handler that serves a vendor's own clients, in the vendor's envelopes.
 func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := &vendorExchange{exchange: &exchange{response: h.asResponse(w, r), r: r, h: h}, wire: p}
@@ -43,11 +43,11 @@ func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
 type vendorExchange struct {
 	*exchange
 	wire upstream.Protocol
-	raw  []byte // the body, once the caller is known
+	raw  []byte // the body; nil until it has been read
 }
 
-// identify finds the tenant by an API key, which may look like a signature, or else by the vendor's
-// signature.
+// identify finds the tenant by an API key or else by the vendor's signature. It tries the key first
+// because a key may look like a signature.
 func (x *vendorExchange) identify(*exchange) (string, error) {
 	tenant, err := x.byKey()
 	if err != nil {
@@ -57,14 +57,15 @@ func (x *vendorExchange) identify(*exchange) (string, error) {
 }
 
 // bySignature finds the tenant by the vendor's signature. If the access key is known and the
-// signature covers the body, it reads the body first. Without a signature it returns refusal.
+// signature covers the body, bySignature reads the body first. If the request is not signed, it
+// returns refusal.
 func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	signature, signed := x.wire.Surface.Signature(x.r, nil)
 	if !signed {
 		return "", refusal
 	}
 	if tenant, _, known := x.h.cfg.Now().Pair(signature.AccessKey); known && signature.CoversBody {
-		// Until the signature is checked, the body may come from a stranger.
+		// The signature has not been verified yet, so read no more than the tenant may send.
 		if err := x.readBody(min(x.bodyLimit(), int64(x.h.cfg.LimitsOf(tenant).MaxBodyBytes))); err != nil {
 			return "", err
 		}
@@ -73,7 +74,7 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	return x.h.core.Callers.Signer(signature)
 }
 
-// readBody reads the body once, up to a limit in bytes.
+// readBody reads the body of a POST once, up to a limit in bytes.
 func (x *vendorExchange) readBody(limit int64) (err error) {
 	if x.r.Method == http.MethodPost && x.raw == nil {
 		x.raw, err = x.bodyUpTo(limit)
@@ -107,8 +108,8 @@ func (x *vendorExchange) create(call upstream.Call) error {
 	if err != nil {
 		return err
 	}
-	// Two unrelated ids would keep the task from being found by the vendor's id. A genbus in front
-	// of this one sends both, and its own id begins with the key.
+	// With two unrelated IDs, the task could not be found by the vendor's ID. A genbus in front of
+	// this one sends both, but its external_task_id begins with the idempotency key.
 	if _, own, _ := strings.Cut(call.RequestID, ":"); req.RequestID != "" && call.RequestID != "" && !strings.HasPrefix(own, req.RequestID) {
 		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request, and the second does not begin with the first; send one of them"}})
 	}
@@ -138,11 +139,11 @@ func (x *vendorExchange) answer(call upstream.Call, t *genbusv1.VideoTask) error
 	return x.json(status, answer)
 }
 
-// maxListed bounds how far back a vendor's numbered pages reach.
+// maxListed is the number of tasks that numbered pages can reach, counted from the newest one.
 const maxListed = 10_000
 
-// list reads a numbered page in as many steps as necessary. It skips the previous pages without
-// reading them.
+// list answers with a numbered page, which may take several queries. It skips the previous pages
+// without reading their tasks.
 func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error {
 	if call.Page*call.Size > maxListed {
 		return errcode.New(errcode.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)

@@ -19,10 +19,12 @@ import (
 	"github.com/genbus/genbus/internal/upstream/videos"
 )
 
-// headerPollAfter tells SDKs how long to wait before a poll, in milliseconds.
+// headerPollAfter is the header that tells SDKs how long to wait before the next poll, in
+// milliseconds.
 const headerPollAfter = "Openai-Poll-After-Ms"
 
-// createVideoObject serves POST /v1/videos, as JSON or as a form with a file.
+// createVideoObject serves POST /v1/videos. It accepts JSON or a multipart form, which may contain
+// a file.
 func (h *Handler) createVideoObject(x *exchange) error {
 	raw, err := x.jsonOrForm()
 	if err != nil {
@@ -40,7 +42,7 @@ func (h *Handler) createVideoObject(x *exchange) error {
 	return x.videoObject(core.VideoOf(e))
 }
 
-// jsonOrForm reads a create body and converts a form to equivalent JSON.
+// jsonOrForm reads the body of a create request and converts a form to equivalent JSON.
 func (x *exchange) jsonOrForm() ([]byte, error) {
 	media, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
@@ -79,7 +81,8 @@ func (x *exchange) videoObject(t *genbusv1.VideoTask) error {
 	return x.json(http.StatusOK, body.VideoObjectJSON(x.linked(t)))
 }
 
-// pollAfter returns the route's poll interval within the bounds that SDKs accept.
+// pollAfter returns the route's poll interval in milliseconds, limited to the range that SDKs
+// accept.
 func pollAfter(interval time.Duration) string {
 	const least, most = 500 * time.Millisecond, 8 * time.Second
 	return strconv.FormatInt(min(max(interval, least), most).Milliseconds(), 10)

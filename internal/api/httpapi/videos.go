@@ -20,7 +20,7 @@ func (h *Handler) createVideo(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	// This path does not reach models of other protocols.
+	// Models of other protocols are not available on this path.
 	req.Protocol = protocol.Primary.Name
 	e, err := h.core.Jobs.Submit(x.ctx(), req)
 	if err != nil {

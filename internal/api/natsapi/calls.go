@@ -1,5 +1,5 @@
-// Package natsapi answers NATS requests for new jobs as a micro service over the core. The consumer
-// handles the inbox, whose messages get no answer.
+// Package natsapi is the NATS request-reply adapter of the core. It runs a micro service that
+// accepts new jobs. Package consumer handles inbox messages, which get no answer.
 package natsapi
 
 import (
@@ -32,8 +32,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Limits of the request-reply endpoints. Requests beyond maxCalls wait in the subscription; one
-// that waits too long for a slot is refused.
+// Limits of the request-reply endpoints. While maxCalls calls are running, further requests wait in
+// the subscription. A request that waits longer than callSlotWait for a slot is refused.
 const (
 	maxCalls        = 256
 	callSlotWait    = 2 * time.Second
@@ -42,7 +42,7 @@ const (
 	callPendingSize = 256 << 20
 )
 
-// callsName is the name of the service and its queue group.
+// callsName is the name of both the service and its queue group.
 const callsName = "genbus"
 
 // Options configures the request-reply endpoints. All fields are required.
@@ -70,10 +70,10 @@ type calls struct {
 	slots      chan struct{}
 }
 
-// Start answers NATS requests on genbus.call.video.* and genbus.call.chat.* as the micro service
-// "genbus". Replicas share the requests. ctx supplies values to calls; its end does not end them.
-// The returned stop answers requests that have arrived and ends the service. It may be called
-// twice.
+// Start starts the micro service "genbus", which answers requests on genbus.call.video.* and
+// genbus.call.chat.*. NATS distributes the requests across replicas. Calls use only the values of
+// ctx, so canceling ctx does not cancel them. The returned stop function answers the requests that
+// have already arrived and stops the service. It may be called more than once.
 func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, err error) {
 	c := &calls{
 		base: context.WithoutCancel(ctx), core: o.Core, names: o.Names, uploads: o.Uploads, log: o.Logger,
@@ -126,15 +126,15 @@ func (c *calls) stop() error {
 	return c.flush() // the last answers are still buffered in the connection
 }
 
-// arrived waits until all requests sent by the server before the subscriptions ended have been
-// taken.
+// arrived waits until take has received all requests that the server sent before the subscriptions
+// ended.
 func (c *calls) arrived(deadline *time.Timer) error {
 	if err := c.flush(); err != nil {
 		return err
 	}
 	taken := make(chan struct{})
 	if err := c.nc.Barrier(func() { close(taken) }); errors.Is(err, nats.ErrConnectionClosed) {
-		return nil // nothing more arrives
+		return nil // no more requests can arrive
 	} else if err != nil {
 		return fmt.Errorf("nats calls: %w", err)
 	}
@@ -163,7 +163,8 @@ func semver(version string) string {
 	return "0.0.0"
 }
 
-// take handles the messages of an endpoint one at a time.
+// take waits for a slot and then answers the request in another goroutine. For each endpoint, micro
+// calls take for one message at a time.
 func (c *calls) take(r micro.Request) {
 	wait := time.NewTimer(callSlotWait)
 	defer wait.Stop()
@@ -191,9 +192,9 @@ func (c *calls) answer(r micro.Request) {
 		}
 	}()
 	e, upload, err := c.submit(ctx, r.Subject(), header, r.Data())
-	// Remove the upload after the answer, and only after a definite one: a request that may be sent
-	// again reads it again. A caller who misses the answer uploads again, as input_lost says, and
-	// attaches by the request id.
+	// Remove the upload after the answer, unless the error is retryable, because a retried request
+	// reads the same upload. A caller who misses the answer and retries gets input_lost. The caller
+	// then uploads the body again, and the request ID attaches it to the same job.
 	if f := errcode.From(err); f == nil || !natsreq.Retryable(f) {
 		defer c.uploads.Remove(ctx, upload)
 	}
@@ -214,8 +215,8 @@ func (c *calls) answer(r micro.Request) {
 	c.respond(r, data, answer)
 }
 
-// submit accepts a request. upload is the object from which it was read, or nil if the message held
-// it.
+// submit accepts a request. upload is the object that held the request, or nil if the message
+// itself did.
 func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (e joblog.Entry, upload *natsreq.Upload, err error) {
 	if err := c.core.Callers.Refusal(); err != nil {
 		return joblog.Entry{}, nil, err
@@ -235,7 +236,7 @@ func (c *calls) submit(ctx context.Context, subj string, header nats.Header, dat
 	return e, in.Upload, err
 }
 
-// accepted encodes the answer in the format of the request.
+// accepted encodes the answer to an accepted request, in the request's format.
 func accepted(e joblog.Entry, header nats.Header) (data []byte, media string, err error) {
 	json, err := natsreq.IsJSON(header)
 	if err != nil {
@@ -258,8 +259,8 @@ func accepted(e joblog.Entry, header nats.Header) (data []byte, media string, er
 	return data, subject.ContentTypeProtobuf, err
 }
 
-// refuse answers with an error: the HTTP status and message in micro's headers, the code in a
-// header, and a TaskError (or the JSON envelope) as data.
+// refuse answers with an error. The HTTP status and message go into micro's headers and the code
+// into a genbus header. The data is a TaskError or, for JSON requests, the JSON envelope.
 func (c *calls) refuse(r micro.Request, err error) {
 	f := errcode.From(err)
 	if level, ok := core.LogLevel(c.base, f); ok {
@@ -285,8 +286,8 @@ func (c *calls) refuse(r micro.Request, err error) {
 	c.respond(r, data, header)
 }
 
-// respond sends an answer. It does not use the request's methods, which are for handlers that
-// answer before they return. Ours return first.
+// respond sends an answer. It does not use micro's respond methods, which require the handler to
+// answer before it returns. Our handler, take, returns first.
 func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
 	if !c.answerable(r.Reply()) {
 		return
@@ -297,14 +298,15 @@ func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
 	}
 }
 
-// answerable reports whether an answer may go to a subject. A request without a reply subject gets
-// none. NATS lets callers name any subject, which we use with our permissions, so an answer must
-// never become an event, a job or a JetStream call.
+// answerable reports whether an answer may be sent to a reply subject. Requests without a reply
+// subject get no answer. Callers can choose any reply subject, and genbus publishes to it with its
+// own permissions, so the check ensures that an answer never becomes an event, a job or a JetStream
+// call.
 func (c *calls) answerable(reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, "$") && !strings.HasPrefix(reply, c.names.Prefix()+".")
 }
 
-// oneLine makes a message fit for a header.
+// oneLine truncates a message and replaces its control characters, so that it is valid in a header.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -314,8 +316,8 @@ func oneLine(s string) string {
 	}, errcode.Clip(s, 512))
 }
 
-// tracerName is the instrumentation scope of the spans of NATS requests. HTTP and gRPC use the
-// scopes of their libraries.
+// tracerName is the instrumentation scope of spans for NATS requests. HTTP and gRPC use the scopes
+// of their libraries.
 const tracerName = "github.com/genbus/genbus/internal/api/natsapi"
 
 func (c *calls) traced(ctx context.Context, subject string) (context.Context, trace.Span) {

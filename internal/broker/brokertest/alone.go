@@ -7,14 +7,13 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Alone runs a separate server, outside genbus's process, until the test ends. Messages may have 8
-// MiB.
+// Alone runs a standalone server until the test ends. Messages may be up to 8 MiB.
 func Alone(t testing.TB) *server.Server {
 	t.Helper()
 	return AloneOf(t, 8<<20)
 }
 
-// AloneOf is Alone with a given max_payload in bytes.
+// AloneOf is like Alone with the given max_payload in bytes.
 func AloneOf(t testing.TB, maxPayload int32) *server.Server {
 	t.Helper()
 	return Serve(t, &server.Options{
@@ -22,7 +21,7 @@ func AloneOf(t testing.TB, maxPayload int32) *server.Server {
 	})
 }
 
-// Serve runs a server with these options on a free port of 127.0.0.1 until the test ends.
+// Serve runs a server with the given options on a free port of 127.0.0.1 until the test ends.
 func Serve(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true

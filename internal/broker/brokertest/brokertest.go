@@ -23,7 +23,7 @@ func Single(t testing.TB) *broker.Broker {
 	return SingleLimited(t, broker.Limits{})
 }
 
-// SingleLimited is Single with given stream limits.
+// SingleLimited is like Single with the given stream limits.
 func SingleLimited(t testing.TB, limits broker.Limits) *broker.Broker {
 	t.Helper()
 	return Open(t, broker.Options{
@@ -54,21 +54,21 @@ func Open(t testing.TB, o broker.Options) *broker.Broker {
 	return b
 }
 
-// Each runs a test on a single node and, in the full suite, on three nodes, because JetStream
-// answers a compare-and-set differently there. open returns another connection to the same streams.
-// The tests of a package share the three nodes, each with its own account; TestMain of the package
-// must use Tests.
+// Each runs a test on a single node and, in the full suite, also on three nodes, where JetStream
+// answers a compare-and-set differently. Each call of open returns a broker for the same streams.
+// The tests of a package share the three nodes, but each test has its own account. TestMain of the
+// package must use Tests.
 func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	EachLimited(t, broker.Limits{}, test)
 }
 
-// EachLimited is Each with given stream limits.
+// EachLimited is like Each with the given stream limits.
 func EachLimited(t *testing.T, limits broker.Limits, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	each(t, limits, func(t testing.TB) { Full(t, "runs on three nodes") }, test)
 }
 
-// EachCAS is Each for the one test per compare-and-set path that also runs on three nodes in the
-// default suite.
+// EachCAS is like Each but runs on three nodes even in the default suite. Use it for one test per
+// compare-and-set path.
 func EachCAS(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	each(t, broker.Limits{}, func(testing.TB) {}, test)
 }
@@ -86,7 +86,7 @@ func each(t *testing.T, limits broker.Limits, onThree func(testing.TB), test fun
 	})
 }
 
-// await polls until ask succeeds, because the server sends no event.
+// await calls ask until it succeeds. It polls, because the server sends no event.
 func await(t testing.TB, what string, ask func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

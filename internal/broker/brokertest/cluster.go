@@ -20,7 +20,7 @@ type Cluster struct {
 	Servers []*server.Server
 }
 
-// NewCluster starts three servers and waits for a meta leader. The test runs in the full suite only
+// NewCluster starts three servers and waits for a meta leader. The test runs only in the full suite
 // and holds one of the machine's slots for tests on three nodes.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
@@ -36,7 +36,7 @@ func NewCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// led returns nil once there is a leader that all servers have joined.
+// led returns nil if there is a meta leader and all servers have joined its cluster.
 func (c *Cluster) led() error {
 	if slices.ContainsFunc(c.Servers, leads(len(c.Servers))) {
 		return nil
@@ -49,7 +49,8 @@ func leads(n int) func(*server.Server) bool {
 	return func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n }
 }
 
-// startServers starts one server per directory. After an error, it still returns the started ones.
+// startServers starts one server per directory. After an error, it also returns the servers that it
+// has started.
 func startServers(dirs []string, accounts []string) ([]*server.Server, error) {
 	ports, err := freeport.Ports(len(dirs))
 	if err != nil {

@@ -5,14 +5,15 @@ import (
 	"os"
 )
 
-// leastMemory is the required free space of a file system in memory, in bytes. In containers, it is
-// often 64 MiB.
+// leastMemory is the free space, in bytes, that an in-memory file system must have. In containers,
+// such a file system often has only 64 MiB.
 const leastMemory = 2 << 30
 
-// StoreInMemory moves the temporary directories of a package's tests to a large enough file system
-// in memory, if there is one. On a disk, a JetStream server would spend most of its time on many
-// small files. Benchmarks measure the disk and stay on it. TMPDIR takes precedence. Tests calls it;
-// a TestMain without Tests must call it after flag.Parse.
+// StoreInMemory moves the temporary directories of a package's tests to an in-memory file system,
+// if there is one that is large enough. On a disk, a JetStream server would spend most of its time
+// on many small files. Benchmarks stay on the disk, because they measure it. TMPDIR takes
+// precedence. Tests.Run calls StoreInMemory. A TestMain that does not use Tests must call it after
+// flag.Parse.
 func StoreInMemory() {
 	if os.Getenv("TMPDIR") != "" || flag.Lookup("test.bench").Value.String() != "" {
 		return

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// memoryDir returns a writable directory in memory, or "" without one from which programs can run;
-// some tests run the programs that they build.
+// memoryDir returns a writable in-memory directory, or "" if there is none. Programs must be able
+// to run from it, because some tests build programs and run them.
 func memoryDir() string {
 	const dir, noExec = "/dev/shm", 8 // ST_NOEXEC
 	var free syscall.Statfs_t

@@ -2,5 +2,6 @@
 
 package brokertest
 
-// memoryDir returns "": this system has no file system in memory that every user may write to.
+// memoryDir returns "", because this system has no in-memory file system that every user may write
+// to.
 func memoryDir() string { return "" }

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// Next returns the next message of a consumer. It retries because in a cluster, the connected
-// server may not know yet which server leads a new consumer.
+// Next returns the next message of a consumer. In a cluster, the connected server may not know yet
+// which server leads a new consumer, so Next retries.
 func Next(t testing.TB, c jetstream.Consumer) jetstream.Msg {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
@@ -23,7 +23,7 @@ func Next(t testing.TB, c jetstream.Consumer) jetstream.Msg {
 		if err == nil {
 			return m
 		}
-		// A request is lost with its leader.
+		// The request is lost if the leader changes.
 		lost := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerLeadershipChanged) || errors.Is(err, jetstream.ErrNoHeartbeat)
 		if !lost || broker.Wait(ctx, 10*time.Millisecond) != nil {
 			t.Fatal(err)

@@ -4,7 +4,7 @@ package brokertest
 
 import "time"
 
-// raceDetector reports whether the race detector is on. It slows servers down several times.
+// raceDetector reports whether the race detector is on. It makes servers several times slower.
 const raceDetector = true
 
 // Patience is how long a test waits for an event before it fails.

@@ -22,8 +22,8 @@ import (
 // mostTests is the number of accounts in the shared cluster, one per test.
 const mostTests = 100
 
-// shared is the cluster that the tests of a package share. Three servers need seconds for their
-// election, which dozens of tests would otherwise wait for in turn.
+// shared is the cluster that the tests of a package share. The election of three servers takes
+// seconds. Without a shared cluster, dozens of tests would each wait for one.
 var shared struct {
 	mu      sync.Mutex
 	cluster *Cluster
@@ -33,10 +33,10 @@ var shared struct {
 }
 
 const (
-	// inParallel is the default number of parallel tests, or GOMAXPROCS if that is higher. Tests
-	// wait more for the broker's timers than for a processor.
+	// inParallel is the default number of parallel tests. GOMAXPROCS is used instead if it is
+	// higher. Tests spend more time waiting for the broker's timers than for a processor.
 	inParallel = 24
-	// mostInParallelRace limits parallel tests with the race detector. They then compete for
+	// mostInParallelRace is the limit if the race detector is on. Tests then compete for
 	// processors, and more of them would run into their timeouts.
 	mostInParallelRace = 6
 )
@@ -47,8 +47,9 @@ const (
 //	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 type Tests struct {
 	M *testing.M
-	// Parallel is the number of parallel tests, unless -parallel is given or the race detector
-	// lowers it. Default: 24. Lower it for packages whose tests keep a processor busy.
+	// Parallel is the number of parallel tests. It has no effect if -parallel is given. The race
+	// detector may lower it, and GOMAXPROCS may raise it. Default: 24. Lower it for packages whose
+	// tests keep a processor busy.
 	Parallel int
 }
 
@@ -59,7 +60,7 @@ func (x Tests) Run() int {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		_ = flag.Set("test.parallel", strconv.Itoa(max(x.parallel(), runtime.GOMAXPROCS(0)))) // the flag exists
+		_ = flag.Set("test.parallel", strconv.Itoa(max(x.parallel(), runtime.GOMAXPROCS(0)))) // cannot fail, because the flag exists
 	}
 	code := x.M.Run()
 	shared.mu.Lock()
@@ -98,8 +99,8 @@ func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 	}
 }
 
-// led returns an error while a stream has no leader. A test whose first publish goes to such a
-// stream would find JetStream unavailable.
+// led returns an error if a stream has no leader. A test whose first publish goes to such a stream
+// would find JetStream unavailable.
 func led(ctx context.Context, b *broker.Broker) error {
 	streams := b.JetStream().ListStreams(ctx)
 	for info := range streams.Info() {
@@ -137,7 +138,7 @@ func (c *Cluster) empty(t testing.TB, account string) {
 	}
 }
 
-// apiTimeout bounds one API request. If the meta leader changes, the answer is lost, and the caller
+// apiTimeout bounds one API request. If the meta leader changes, the answer is lost and the caller
 // retries.
 const apiTimeout = 5 * time.Second
 

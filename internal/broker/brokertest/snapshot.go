@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// restoreChunk is the bytes of a snapshot per message during a restore.
+	// restoreChunk is how many bytes of a snapshot each message of a restore carries.
 	restoreChunk = 128 << 10
-	// lookEvery is the interval between attempts to send one.
+	// lookEvery is the interval between attempts to send a chunk.
 	lookEvery = 20 * time.Millisecond
 )
 
-// Snapshot is a stream with its consumers, in the format of `nats stream backup`.
+// Snapshot is a copy of a stream and its consumers, in the format of `nats stream backup`.
 type Snapshot struct {
 	Stream string
 	meta   struct {
@@ -49,7 +49,7 @@ func (r refusal) err() error {
 	return fmt.Errorf("%s (%d)", r.Error.Description, r.Error.Code)
 }
 
-// TakeSnapshot copies a stream and its consumers at one moment.
+// TakeSnapshot copies a stream and its consumers as they are at one moment.
 func TakeSnapshot(ctx context.Context, nc *nats.Conn, stream string) (s *Snapshot, err error) {
 	s = &Snapshot{Stream: stream}
 	chunks, err := nc.SubscribeSync(nc.NewInbox())
@@ -81,7 +81,7 @@ func TakeSnapshot(ctx context.Context, nc *nats.Conn, stream string) (s *Snapsho
 	}
 }
 
-// ended checks the last message of a snapshot, which has no status or 204 on success.
+// ended checks the last message of a snapshot. On success, its status is 204 or missing.
 func ended(m *nats.Msg) error {
 	if status := m.Header.Get("Status"); status != "" && status != "204" {
 		return fmt.Errorf("%s %s", status, m.Header.Get("Description"))
@@ -106,7 +106,7 @@ func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		// An empty last chunk ends the restore; its answer describes the stream.
+		// An empty chunk ends the restore. Its answer describes the stream.
 		m, err := insist(ctx, nc, to.Deliver, chunk[:n])
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", s.Stream, err)
@@ -122,7 +122,7 @@ func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
 }
 
 // insist sends a chunk until a server receives it. The connected server may not know yet which
-// server waits for it.
+// server expects the chunk.
 func insist(ctx context.Context, nc *nats.Conn, subject string, chunk []byte) (*nats.Msg, error) {
 	for {
 		m, err := nc.RequestWithContext(ctx, subject, chunk)

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// suiteVariable selects the suite. "full" runs every test.
+// suiteVariable is the environment variable that selects the test suite. "full" runs every test.
 const suiteVariable = "GENBUS_TEST"
 
-// Full skips a test unless GENBUS_TEST=full. why begins the skip message and says what the test
-// needs or does, such as "runs on three nodes" or "kills the service".
+// Full skips a test unless GENBUS_TEST=full. why begins the skip message and describes what the
+// test needs or does, such as "runs on three nodes" or "kills the service".
 func Full(t testing.TB, why string) {
 	t.Helper()
 	full, err := InFull()
@@ -22,8 +22,8 @@ func Full(t testing.TB, why string) {
 	}
 }
 
-// InFull reports whether the full suite runs. Any other value than "full" is an error, because it
-// would run fewer tests than intended.
+// InFull reports whether the full suite runs. If GENBUS_TEST has any other value than "full",
+// InFull returns an error, because fewer tests than intended would run.
 func InFull() (bool, error) {
 	switch v := os.Getenv(suiteVariable); v {
 	case "full":

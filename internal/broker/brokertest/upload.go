@@ -17,9 +17,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Upload stores a request in a tenant's object store as publishers do: with the client library, and
-// with a bucket that it creates if necessary. word makes the object's name unique. Upload returns
-// the reference.
+// Upload stores a request in a tenant's object store in the same way as publishers. It uses the
+// client library and creates the bucket if necessary. word makes the object's name unique. Upload
+// returns a reference to the object.
 func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request proto.Message) *genbusv1.BlobRef {
 	t.Helper()
 	data, err := proto.Marshal(request)
@@ -36,7 +36,7 @@ func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request p
 	}
 	name := subject.UploadPrefix + word
 	_, err = store.PutBytes(t.Context(), name, data)
-	// In a cluster, a bucket may be agreed on before a server serves it.
+	// In a cluster, a bucket may exist before a server serves it.
 	for errors.Is(err, nats.ErrNoResponders) && broker.Wait(t.Context(), 50*time.Millisecond) == nil {
 		_, err = store.PutBytes(t.Context(), name, data)
 	}
@@ -54,7 +54,7 @@ func Uploads(t testing.TB, js jetstream.JetStream, tenant string) (names []strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The list comes through a consumer, which may be lost before it is complete.
+	// The list is read through a consumer, which may be lost before the list is complete.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	objects, err := store.List(ctx)

@@ -23,24 +23,24 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// flushTimeout bounds the wait for the broker to confirm the last chunks. It is short, because the
-// terminal event has the whole reply.
+// flushTimeout bounds the wait for the broker to confirm the last chunks. It is short because the
+// terminal event contains the whole reply.
 const flushTimeout = time.Second
 
-// attempt begins the next attempt, and calls the upstream until it has answered or the attempt is
-// used up. It returns nil if another attempt follows. An unreadable request uses up no attempt, nor
-// does a wait for capacity.
+// attempt begins the next attempt and calls the upstream until it answers or the attempt is used
+// up. It returns nil if another attempt follows. Neither an unreadable request nor a wait for
+// capacity uses up an attempt.
 func (j *job) attempt() error {
 	capacity, ok := j.held.ReserveSubmission(j.ctx)
 	if !ok {
 		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2))))
 	}
-	defer capacity() // if the attempt was not begun
+	defer capacity() // in case no attempt begins
 	slot, err := j.reserve()
 	if err != nil {
 		return err
 	}
-	defer slot.Release() // if the upstream was not called
+	defer slot.Release() // in case the upstream is not called
 	request, err := j.request()
 	if errors.Is(err, broker.ErrBodyLost) {
 		return j.fail(0, errcode.New(errcode.InputLost, "job %s: %w", j.held.Name().ID, err))
@@ -49,7 +49,7 @@ func (j *job) attempt() error {
 		return fmt.Errorf("read the request's body: %w", err)
 	}
 	if j.uncalled() {
-		capacity() // its commit has used its capacity
+		capacity() // the earlier commit used its own reservation
 	} else if err := j.start(slot.UpstreamKey(), capacity); err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (j *job) attempt() error {
 		f := routes.Fault(err)
 		switch stopping := j.runner.Holder.Fetching; {
 		case refusedForNow(err) && j.waitForUpstream(f, refusals):
-			j.renewRoute() // its keys may have been replaced during the wait
-			continue       // nothing was begun: the attempt is not used up
+			j.renewRoute() // the keys may have changed during the wait
+			continue       // the upstream began nothing, so the attempt is not used up
 		case stopping.Err() != nil && refusedForNow(err):
 			return hold.Return()
 		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.maxAttempts:
@@ -85,7 +85,7 @@ func (j *job) attempt() error {
 	}
 }
 
-// reserve takes an upstream slot before the chat counts as started.
+// reserve reserves an upstream slot before the chat counts as started.
 func (j *job) reserve() (*pool.Slot, error) {
 	j.tried.SentBefore = j.chat().GetAttempt() > 0
 	slot, err := j.route.Caller.Reserve(&j.tried, j.waiter)
@@ -100,9 +100,9 @@ func (j *job) reserve() (*pool.Slot, error) {
 	}
 }
 
-// beforeLimits returns at, or the first limit that the chat would pass before. After the first
-// call, expires_at and the queue's limit no longer apply, as in tooLate: waiting for a limit in the
-// past would loop.
+// beforeLimits returns at, or the chat's first limit if that is earlier. As in tooLate, expires_at
+// and the queue deadline apply only before the first call. Including a limit that has already
+// passed would make the chat loop without waiting.
 func (j *job) beforeLimits(at time.Time) time.Time {
 	c := j.chat()
 	x := c.GetExecution()
@@ -113,13 +113,13 @@ func (j *job) beforeLimits(at time.Time) time.Time {
 	return hold.Earliest(at, limits...)
 }
 
-// uncalled reports whether this holder has begun the last attempt without calling the upstream,
-// because the answer to its commit was lost. The attempt then continues.
+// uncalled reports whether this holder committed the last attempt but has not called the upstream,
+// because it received no answer to the commit. Such an attempt continues.
 func (j *job) uncalled() bool {
 	return j.held.Record.Unheard(j.held.Entry()) && j.called != j.chat().GetAttempt()
 }
 
-// start commits the next attempt, in its reserved capacity, before the upstream is called.
+// start commits the next attempt before the upstream is called, using the reserved capacity.
 func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := j.runner.Holder.Broker.Clock().Now()
@@ -133,14 +133,16 @@ func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 	return j.held.Next(j.ctx, e, err)
 }
 
-// refusedForNow reports whether the upstream certainly did not begin with the call, but may later.
+// refusedForNow reports whether the upstream certainly did not process the call but may accept it
+// later.
 func refusedForNow(err error) bool {
 	var up *upstream.Error
 	return errors.As(err, &up) && !up.Final && (!up.Written || up.Said && up.HTTPStatus == 429)
 }
 
-// waitForUpstream waits for the upstream's delay, or 1 s doubled with each refusal up to 30 s. It
-// returns false if the deadline would pass or the process stops.
+// waitForUpstream waits for the delay that the upstream requested. By default it waits 1 s, doubled
+// after each refusal, up to 30 s. It returns false if the deadline would pass first, the process is
+// stopping, or the chat is no longer ours.
 func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 	d := f.RetryAfter
 	if d == 0 {
@@ -156,8 +158,8 @@ func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 	return broker.Wait(ctx, d) == nil
 }
 
-// request returns the JSON for the upstream: the client's bytes, with a request for usage if it is
-// a stream.
+// request returns the JSON to send upstream, which is the client's body. If the route has
+// queued_usage, the body of a stream also asks for usage.
 func (j *job) request() (body.Document, error) {
 	d, err := j.held.Request.Body(j.ctx)
 	if err == nil && j.held.Request.Item().GetStream() && j.route.QueuedUsage {
@@ -187,14 +189,14 @@ func (j *job) callOnce(ctx context.Context, request pool.ChatRequest) (reply, er
 	return reply{json: r.Raw, from: r.UpstreamKey}, nil
 }
 
-// stream publishes every block as it arrives, and assembles the reply.
+// stream publishes each block as it arrives and assembles the reply.
 func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, error) {
 	s, err := j.route.Caller.Stream(ctx, request)
 	if err != nil {
 		return reply{}, err
 	}
 	defer s.Close()
-	j.failing.Store(nil) // it answers
+	j.failing.Store(nil) // the upstream has answered
 	h, n := j.runner.Holder, j.held.Name()
 	chunks := publisher.NewChunks(j.ctx, h.Broker, j.runner.Encoder, h.Bodies, h.Metrics, n.Tenant, n.ID, j.chat().GetAttempt())
 	defer chunks.Close()
@@ -219,8 +221,8 @@ func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, erro
 	}
 }
 
-// flush waits until the broker has all chunks. The terminal event contains lost ones too, and
-// readers see the gap.
+// flush waits briefly until all chunks are confirmed and returns the number of blocks. If chunks
+// are lost, readers see a gap, but the terminal event contains the whole reply.
 func (j *job) flush(chunks *publisher.ChunkWriter) uint64 {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), flushTimeout)
 	defer cancel()

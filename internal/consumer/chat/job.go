@@ -18,34 +18,34 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// errNotOurs ends the call of a chat that has ended or that another replica has continued.
+// errNotOurs cancels the call of a chat that has ended or that another replica has taken over.
 var errNotOurs = errors.New("the chat has ended or belongs to another replica")
 
-// job is one held chat. Its goroutine lives until the chat ends or is dropped.
+// job is one held chat. Its goroutine runs until the chat ends or this replica drops it.
 type job struct {
 	runner *Runner
 	held   *hold.Job
-	ctx    context.Context //nolint:containedctx // ends with errNotOurs, or with the process's work
+	ctx    context.Context //nolint:containedctx // cancelled with errNotOurs, or when the process stops its work
 	stop   context.CancelCauseFunc
 
-	// failing is what operators see while failed calls are retried: no event records such a failure
-	// unless the attempt is used up. The value it points to never changes.
+	// failing describes failed calls to operators while they are retried. No event records such a
+	// failure unless the attempt is used up. The value that failing points to is immutable.
 	failing atomic.Pointer[genbusv1.HeldJob]
 
 	mu    sync.Mutex
-	ended bool // nothing more may begin
+	ended bool // no new goroutine may start
 
 	// The job's goroutine owns the fields below.
-	route       *routes.Chat // as of the start of the attempt, or the end of its last wait
-	maxAttempts int          // of the same configuration
-	tried       pool.Tried   // across the attempts of this process
-	called      uint32       // the last attempt that was called here
+	route       *routes.Chat // as of the start of the attempt or the end of its last wait
+	maxAttempts int          // from the same configuration
+	tried       pool.Tried   // kept across attempts in this process
+	called      uint32       // the last attempt for which this holder called the upstream
 
-	waiter *pool.Waiter  // its place among those that wait for a slot
-	turn   chan struct{} // has a token if a slot may be free
+	waiter *pool.Waiter  // its place in the queue for an upstream slot
+	turn   chan struct{} // holds a token if a slot may be free
 }
 
-// renewRoute adopts the current route and the current limit of attempts.
+// renewRoute switches to the current route and the current limit on attempts.
 func (j *job) renewRoute() {
 	j.route, _ = j.runner.Routes.Chat(j.runner.Route)
 	j.maxAttempts = j.runner.Config.Now().Chat.MaxAttempts
@@ -56,14 +56,14 @@ func (j *job) chat() *genbusv1.Chat {
 	return c
 }
 
-// fail ends the chat with an error. chunks counts the published chunks of this attempt.
+// fail ends the chat with an error. chunks is the number of chunks published in this attempt.
 func (j *job) fail(chunks uint64, f *errcode.Error) error {
 	return j.held.Persist(j.ctx, func() (task.Event, error) {
 		return task.FailedChat(j.chat(), time.Now(), chunks, f.TaskError())
 	})
 }
 
-// Take starts work on a delivered chat. It calls release when the chat's slot is free.
+// Take starts work on a delivered chat. It calls release when the chat no longer needs its slot.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
 	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics), turn: make(chan struct{}, 1)}
 	j.waiter = pool.NewWaiter(func() {
@@ -84,12 +84,13 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 	})
 }
 
-// work carries the chat to its end and settles its message.
+// work runs the chat until it ends or this replica drops it, and then settles its message.
 func (j *job) work() {
 	defer j.stop(nil)
 	defer j.waiter.Leave()
 	outcome := j.run()
-	// The log could not be read or written, or no upstream takes the chat now.
+	// A WaitError means that the log could not be read or written, or that no upstream accepts the
+	// chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {
 		if j.held.Suspect() && !j.uncalled() {
 			if outcome = j.conclude(j.held.ResetPoisonCount(outcome)); !hold.Waits(outcome) {
@@ -108,11 +109,12 @@ func (j *job) work() {
 	j.held.Release(outcome, 0)
 }
 
-// await waits until at, or until a slot may be free. It returns false if the process is stopping.
+// await waits until at, until a slot may be free, or until the chat is no longer ours. It returns
+// false if the process is stopping.
 func (j *job) await(at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
-	lost := j.ctx.Done() // the chat is no longer ours: this ends one wait, not every later one
+	lost := j.ctx.Done() // losing the chat ends the current wait but not later ones
 	if j.ctx.Err() != nil {
 		lost = nil
 	}
@@ -126,7 +128,7 @@ func (j *job) await(at time.Time) bool {
 	return true
 }
 
-// run runs one step and returns the outcome for the message.
+// run executes one step and returns the message's outcome.
 func (j *job) run() error {
 	step := j.step()
 	if j.ctx.Err() != nil {
@@ -139,7 +141,7 @@ func (j *job) conclude(step error) error {
 	return j.held.Conclude(step, func() error { return j.held.Finish(j.ctx) })
 }
 
-// step reads the log and continues from there.
+// step loads the chat's log and continues from its last event.
 func (j *job) step() error {
 	if err := j.held.Load(j.ctx); err != nil {
 		return err
@@ -162,7 +164,7 @@ func (j *job) step() error {
 	}
 }
 
-// endPoisoned ends a chat that was delivered too often.
+// endPoisoned ends a chat that was delivered too many times.
 func (j *job) endPoisoned(f *errcode.Error) error {
 	if err := j.held.Bury(j.ctx, f); err != nil {
 		return err
@@ -170,8 +172,9 @@ func (j *job) endPoisoned(f *errcode.Error) error {
 	return j.fail(0, f)
 }
 
-// cutOff returns the outcome of a step whose context has ended. A chat that is no longer ours is
-// finished if it has ended. Otherwise another replica continues it.
+// cutOff returns the outcome of a step whose context has ended. If the chat is no longer ours,
+// cutOff lets this replica finish a chat that has ended, and leaves any other chat to the replica
+// that continues it.
 func (j *job) cutOff(step error) error {
 	switch {
 	case errors.Is(step, hold.ErrEnded), errors.Is(step, hold.ErrNotOurs), errors.Is(step, hold.ErrStale):
@@ -190,8 +193,9 @@ func (j *job) Job() *hold.Job { return j.held }
 // Extend extends the message's AckWait.
 func (j *job) Extend() { j.held.Message.Extend() }
 
-// Confirm reads the log during the call, and cuts the call off if the chat is no longer ours.
-// Nothing may be added to Jobs once the last job has ended.
+// Confirm rereads the log in the background and cancels the chat's call if the chat is no longer
+// ours. It starts no goroutine once the chat has ended, because nothing may be added to Jobs after
+// the last job has ended.
 func (j *job) Confirm() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -200,17 +204,17 @@ func (j *job) Confirm() {
 	}
 	j.runner.Holder.Jobs.Go(func() {
 		current, err := j.runner.Holder.Log.Get(j.ctx, j.held.Name())
-		if err == nil && j.held.Record.Superseded(current) { // after an error the next commit finds out
+		if err == nil && j.held.Record.Superseded(current) { // after an error, the next commit detects this
 			j.stop(errNotOurs)
 		}
 	})
 }
 
-// HandOver does nothing: a chat always has a running call, which may take until the end of the
-// grace period.
+// HandOver does nothing. A waiting chat stops by itself, and a running call may continue until the
+// end of the grace period.
 func (j *job) HandOver() {}
 
-// Tell returns details of failing calls.
+// Tell returns details about failed calls that are being retried.
 func (j *job) Tell() *genbusv1.HeldJob {
 	if failing := j.failing.Load(); failing != nil {
 		return failing
@@ -225,7 +229,7 @@ func (j *job) noteFailure(err error) {
 	})
 }
 
-// tooLate returns which limit an uncalled chat has passed, or nil.
+// tooLate returns an error if a limit prevents another attempt, or nil.
 func (j *job) tooLate(now time.Time) *errcode.Error {
 	if f := hold.NotStarted(j.chat(), now); f != nil {
 		return f

@@ -22,11 +22,11 @@ type reply struct {
 	from   pool.UpstreamKey
 }
 
-// replied ends the chat with its reply. The reply is paid for, so its commit is retried while the
-// process may work, and the upstream is not called again.
+// replied ends the chat with its reply. The reply has been paid for, so replied retries the commit
+// until the process stops its work, and does not call the upstream again.
 func (j *job) replied(r reply) error {
 	out := task.Reply{JSON: r.json, Chunks: r.chunks, Upstream: r.from.Upstream, Key: r.from.Key}
-	// The chat client has validated the reply.
+	// The chat client has already validated the reply.
 	out.Usage = body.ParseUsage(body.Trusted(r.json).Member("usage"))
 	stored := len(r.json) > publisher.ClaimCheckOf(j.runner.Holder.Broker)
 	if !stored {
@@ -42,24 +42,24 @@ func (j *job) replied(r reply) error {
 	}
 	replied := func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) }
 	err := j.held.PersistFitting(j.ctx, replied)
-	// max_payload was lowered after the connection was made.
+	// The server's max_payload may have been lowered since the connection was made.
 	if errors.Is(err, broker.ErrTooLarge) && out.Ref == nil {
 		if err := j.store(r, &out); err != nil {
 			return err
 		}
 		err = j.held.Persist(j.ctx, replied)
 	}
-	// Another replica's end or attempt has won: no event will name our reply.
+	// Another replica has ended or continued the chat, so no event will reference our reply.
 	if errors.Is(err, hold.ErrNotOurs) || j.held.Entry().Terminal() && j.chat().GetReplyRef().GetName() != out.Ref.GetName() {
 		j.runner.Holder.Discard(j.ctx, out.Ref)
 	}
 	return err
 }
 
-// store writes a long reply to the object store, retrying on failure. If a NATS limit forbids it,
-// the job ends and its dead letter keeps the reply. If there is no capacity for the dead letter
-// either, or the refusal may pass, store retries until the deadline, so that an operator can raise
-// the limit.
+// store writes a long reply to the object store. If a NATS limit forbids it and the reply fits in a
+// dead letter, store fails the job and keeps the reply in a dead letter. It retries all other
+// failures, so that an operator can raise the limit. After the deadline, store also fails the job
+// if any permanent error or a full stream prevents the write.
 func (j *job) store(r reply, out *task.Reply) error {
 	n, h := j.held.Name(), j.runner.Holder
 	for {
@@ -79,14 +79,16 @@ func (j *job) store(r reply, out *task.Reply) error {
 	}
 }
 
-// streamFull reports whether a stream reached its own limit. A full server or disk may pass.
+// streamFull reports whether a stream has reached its own limit. It returns false for a full server
+// or disk, which may be temporary.
 func streamFull(err error) bool {
 	return errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage)
 }
 
 func (j *job) late() bool { return time.Now().After(j.chat().GetExecution().GetDeadline().AsTime()) }
 
-// endUnstored fails the chat and keeps the paid reply in a dead letter.
+// endUnstored fails the chat and keeps the paid reply in a dead letter. If the reply does not fit,
+// the dead letter has only its digest.
 func (j *job) endUnstored(r reply, cause error) error {
 	f := errcode.New(errcode.ReplyNotStored, "job %s: upstream %s replied, but NATS refused to store the %d-byte reply: %w",
 		j.held.Name().ID, r.from.Upstream, len(r.json), cause)

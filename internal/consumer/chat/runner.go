@@ -1,5 +1,5 @@
-// Package chat carries queued chats to their end: it logs an attempt, calls the upstream, publishes
-// the blocks as chunks, and ends the job with the reply.
+// Package chat runs queued chats. For each attempt, it logs the attempt, calls the upstream and
+// publishes streamed blocks as chunks. It ends the job with the reply.
 package chat
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Runner takes the queued chats of one route. All fields are required.
+// Runner runs the queued chats of one route. All fields are required.
 type Runner struct {
 	Holder  *hold.Holder
 	Config  *config.Live
 	Routes  *routes.Table
 	Encoder publisher.Encoder
-	// Route is the route's name, and Metrics are the route's.
+	// Route and Metrics are the route's name and metrics.
 	Route   string
 	Metrics *telemetry.RouteMetrics
 }

@@ -1,5 +1,5 @@
-// Package intake passes the requests of the inbox to admission. A request that may be accepted
-// later stays in the inbox. One that never will becomes a dead letter.
+// Package intake passes requests from the inbox to admission. A request that may be accepted later
+// stays in the inbox. A request that cannot be accepted becomes a dead letter.
 package intake
 
 import (
@@ -29,20 +29,21 @@ import (
 )
 
 const (
-	// Slots bounds the requests of one kind that one process handles at a time.
+	// Slots is the maximum number of requests of one kind that one process handles concurrently.
 	Slots = 64
-	// maxHeld bounds the requests that wait for capacity as pending delayed NAKs. All replicas
-	// share it, so that it takes this many for one tenant at its limits to block the others.
+	// maxHeld bounds the requests of one kind that wait for capacity with a pending delayed NAK.
+	// All replicas share the limit, so a tenant that has reached its own limits can block others
+	// only with this many waiting requests.
 	maxHeld = 20_000
-	// AckWait is when a request that a dead replica held is redelivered. It exceeds the time of a
-	// live replica: Timeout includes an admission and a dead letter after it, and confirmTimeout a
-	// confirmed ACK in addition.
+	// AckWait is the time after which a request held by a dead replica is redelivered. It exceeds
+	// the longest time that a live replica needs. Timeout covers the admission and a possible dead
+	// letter, and confirmTimeout covers a confirmed ACK.
 	AckWait = 20 * time.Second
 	// Timeout bounds the work on one request.
 	Timeout        = 15 * time.Second
 	confirmTimeout = 3 * time.Second
-	// uploadWait bounds the wait for a slot to read an upload. Then the request is returned, so
-	// that requests without uploads are not blocked.
+	// uploadWait bounds the wait for a slot to read an upload. If no slot becomes free, the request
+	// is returned to the inbox so that it does not block requests without uploads.
 	uploadWait = 5 * time.Second
 )
 
@@ -59,11 +60,11 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
-// Intake takes the requests of one kind, up to Slots at a time.
+// Intake admits requests of one kind, up to Slots at a time.
 type Intake struct {
 	Options
 	kind subject.Kind
-	// missed has the messages whose upload was missing.
+	// missed records the messages whose upload was missing.
 	missed seenSet
 }
 
@@ -83,7 +84,7 @@ func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
 	}
 }
 
-// Take admits a fetched request. It calls release when the request's slot is free.
+// Take admits a fetched request. It calls release when the request no longer needs its slot.
 func (in *Intake) Take(m jetstream.Msg, release func()) {
 	in.Life.Jobs.Go(func() {
 		defer release()
@@ -101,9 +102,9 @@ func (in *Intake) Take(m jetstream.Msg, release func()) {
 	})
 }
 
-// Admit handles one request. A request that may be accepted later stays in the inbox, and one that
-// never will becomes a dead letter. served is the upload of an accepted request, to be removed
-// after its message.
+// Admit handles one request. If the request may be accepted later, the outcome returns it to the
+// inbox. If it cannot be accepted, Admit stores it as a dead letter. served is the upload of an
+// accepted request. Remove it only after acknowledging the message.
 func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.Upload, outcome error) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -128,8 +129,8 @@ func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.U
 	return nil, in.refuse(ctx, m, meta, r.Request, f)
 }
 
-// accept passes a request to admission. The rate limit comes first, so that excess uploads are not
-// read.
+// accept passes a request to admission. It checks the rate limit first, so that it does not read
+// the uploads of excess requests.
 func (in *Intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstream.MsgMetadata) error {
 	if err := in.Admission.CheckRateLimit(r.Request); err != nil {
 		return err
@@ -144,11 +145,11 @@ func (in *Intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstre
 	if err != nil || !e.Terminal() {
 		return err
 	}
-	return in.Log.Finish(ctx, e) // the feed copy of a request that was refused before may be missing
+	return in.Log.Finish(ctx, e) // the feed copy of an earlier refusal may be missing
 }
 
-// waitAgain returns the delay before a request is tried again. A request that waits for capacity
-// waits longer each time, up to a minute, because there may be thousands.
+// waitAgain returns the delay before a request is retried. The delay of requests that wait for
+// capacity grows with each delivery, up to a minute, because there may be thousands of them.
 func waitAgain(f *errcode.Error, deliveries uint64) time.Duration {
 	wait := max(f.RetryAfter, time.Second)
 	switch f.Code {
@@ -160,8 +161,9 @@ func waitAgain(f *errcode.Error, deliveries uint64) time.Duration {
 	}
 }
 
-// refuse keeps the message as a dead letter and, within the log's capacity, ends its ID for
-// followers. An accepted job's ID is left alone.
+// refuse stores the message as a dead letter. If the log has capacity, refuse also commits a
+// terminal event for the job ID, so that followers see the refusal. It does not touch the ID of an
+// accepted job.
 func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *errcode.Error) error {
 	subj, seq, id := errcode.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
 	in.Logger.Warn("refused request", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
@@ -177,8 +179,8 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	}
 	err := in.RecordRefusal(ctx, r, id, f)
 	if errors.Is(err, errNoCapacity) {
-		// The dead letter is the record. If the message were returned, it would add a dead letter
-		// each time while the log is full.
+		// The dead letter already records the refusal. While the log is full, returning the message
+		// could add another dead letter on each delivery.
 		in.Logger.Warn("skipped recording refusal", "job_id", id, telemetry.KeyError, err)
 		return nil
 	}
@@ -189,13 +191,14 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	return nil
 }
 
-// Bounds of a message's texts in its dead letter, besides the data, in bytes. Invalid UTF-8 is
-// replaced too: no dead letter could hold it, and without one the message would never leave the
-// inbox. Valid names stay unchanged, and no invalid name becomes valid.
+// Limits, in bytes, on the text that a dead letter copies from its message, apart from the data.
+// Clipping also replaces invalid UTF-8. A dead letter cannot contain it, and without a dead letter
+// the message would never leave the inbox. Valid names stay unchanged, and no invalid name becomes
+// valid.
 const (
 	maxHeaderKey = 256
 	maxText      = 4 << 10 // the tenant, the subject, and each header value
-	maxShown     = 256     // of the subject and the error, in log lines
+	maxShown     = 256     // the subject and the error in log messages
 )
 
 func headers(m jetstream.Msg) []*genbusv1.Header {
@@ -217,8 +220,8 @@ func valid(values []string) []string {
 // errNoCapacity reports that the remaining log capacity is reserved for accepted jobs.
 var errNoCapacity = errors.New("the log has no capacity for it")
 
-// RecordRefusal ends an ID that no job has, with one event. It leaves a job's ID alone, also if
-// only the work item is stored and the log is still empty.
+// RecordRefusal commits a single terminal event for an ID that belongs to no job. It does not touch
+// a job's ID, even if only the job's work item is stored and its log is still empty.
 func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id string, f *errcode.Error) error {
 	if f.Code == errcode.IdempotencyKeyReused {
 		return nil
@@ -229,12 +232,12 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 	current, err := in.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
 		if _, err := in.Items.Find(ctx, joblog.NameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
-			return err // nil: a job was accepted under the ID
+			return err // nil if a job was accepted under the ID
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
 		release, ok := in.Log.Capacity.ReserveEnd(ctx, end)
 		if !ok {
-			return errNoCapacity // anyone who may publish can cause refusals
+			return errNoCapacity // anyone who can publish can cause refusals
 		}
 		defer release()
 		current, err = in.Log.CommitOrCurrent(ctx, end, 0)
@@ -250,8 +253,8 @@ func (in *Intake) startSpan(ctx context.Context, sequence uint64) (context.Conte
 		attribute.Int64("genbus.sequence", int64(sequence))))
 }
 
-// endSpan ends the span of an inbox message. It drops the span of a request that has to wait,
-// because that is tried every second.
+// endSpan ends the span of an inbox message. It drops the span of a request that must wait, because
+// the request may be retried every second.
 func endSpan(span trace.Span, err error) {
 	if f := errcode.From(err); err != nil && natsreq.Retryable(f) && f.Code != errcode.AcceptanceUnknown {
 		return
@@ -259,12 +262,12 @@ func endSpan(span trace.Span, err error) {
 	hold.EndSpan(span, err)
 }
 
-// settle settles an inbox message, and removes the upload of an accepted one.
+// settle settles an inbox message and removes the upload of an accepted request.
 //
-// The ACK comes first and is confirmed, so that no later delivery misses the upload. In the other
-// order, a lost ACK would redeliver an accepted job's message without its request, as a dead
-// letter. Without a confirmation, the upload stays until its bucket's TTL, and the redelivery
-// attaches to the job.
+// It removes the upload only after the ACK is confirmed, so that no later delivery lacks its
+// upload. If it removed the upload first and the ACK were lost, the message of an accepted job
+// would be redelivered without its request and become a dead letter. If the ACK is not confirmed,
+// the upload stays until its bucket's TTL expires, and a redelivery attaches to the existing job.
 func (in *Intake) settle(ctx context.Context, d hold.Delivery, outcome error, served *natsreq.Upload) error {
 	if served == nil {
 		return d.Settle(outcome)

@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Publish puts a request into the inbox and returns its job ID.
+// Publish publishes a request to the inbox and returns its job ID.
 func Publish(t testing.TB, b *broker.Broker, kind subject.Kind, requestID string, m proto.Message) string {
 	t.Helper()
 	data, err := proto.Marshal(m)
@@ -39,12 +39,12 @@ func Publish(t testing.TB, b *broker.Broker, kind subject.Kind, requestID string
 	return subject.JobID(kind, "acme", "request\x00"+requestID)
 }
 
-// VideoRequest returns an inbox request.
+// VideoRequest returns an inbox request for a video.
 func VideoRequest(requestID, model, prompt string) *genbusv1.VideoRequest {
 	return &genbusv1.VideoRequest{RequestId: requestID, Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: model, Prompt: prompt}}}
 }
 
-// Follow collects a job's events until it ends or reaches one of the given phases.
+// Follow collects a job's events until the job ends or reaches one of the given phases.
 func Follow(t testing.TB, l *joblog.Log, id string, until ...genbusv1.JobPhase) []joblog.Entry {
 	t.Helper()
 	kind, _ := subject.KindOf(id)
@@ -133,7 +133,7 @@ func VideoOf(e joblog.Entry) *genbusv1.VideoTask {
 // Transition is one step in a video's past.
 type Transition func(v *genbusv1.VideoTask, now time.Time) (task.Event, error)
 
-// PastOf writes the log of a video as its earlier holders left it.
+// PastOf writes a video's log as earlier holders would have left it and returns the last entry.
 func PastOf(t testing.TB, l *joblog.Log, item *genbusv1.WorkItem, past ...Transition) joblog.Entry {
 	t.Helper()
 	e, err := l.Commit(t.Context(), task.FromWork(item), 0)
@@ -152,7 +152,7 @@ func PastOf(t testing.TB, l *joblog.Log, item *genbusv1.WorkItem, past ...Transi
 	return e
 }
 
-// PastItem returns the work item of a video with a past.
+// PastItem returns the work item of a video for use with PastOf.
 func PastItem(request string) *genbusv1.WorkItem {
 	return &genbusv1.WorkItem{
 		Id: VideoID(request), Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Model: "sandbox-video", Protocol: "primary",
@@ -168,13 +168,13 @@ func ItemOf(request, route, prompt string) *genbusv1.WorkItem {
 	}
 }
 
-// Forerunner returns the log of another replica.
+// Forerunner returns a separate log that writes as another replica would.
 func Forerunner(t testing.TB, b *broker.Broker) *joblog.Log {
 	return joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 }
 
-// CompletedUpstream returns the past of a video that its upstream has finished, with the given time
-// left for its copy.
+// CompletedUpstream returns the past of a video that its upstream has completed, with the given
+// time left to copy the result.
 func CompletedUpstream(left time.Duration) []Transition {
 	return []Transition{
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
@@ -191,14 +191,14 @@ func CompletedUpstream(left time.Duration) []Transition {
 	}
 }
 
-// Upload stores a video request and returns the message that references it.
+// Upload uploads a video request and returns a request that references the upload.
 func Upload(t testing.TB, b *broker.Broker, word, model string) *genbusv1.VideoRequest {
 	t.Helper()
 	ref := brokertest.Upload(t, b.JetStream(), "acme", word, VideoRequest(word, model, "a cat"))
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 }
 
-// InboxLeft counts the unsettled requests.
+// InboxLeft returns the number of unsettled inbox requests.
 func InboxLeft(t testing.TB, b *broker.Broker) uint64 {
 	t.Helper()
 	s, err := b.Stream(t.Context(), b.Names().Requests())

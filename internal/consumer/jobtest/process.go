@@ -1,5 +1,5 @@
-// Package jobtest has test fixtures for package consumer and its subpackages. It does not import
-// package consumer, so that tests in the subpackages can import it.
+// Package jobtest provides test fixtures for package consumer and its subpackages. It does not
+// import package consumer, so that tests in the subpackages can import it.
 package jobtest
 
 import (
@@ -22,7 +22,7 @@ import (
 // Patience is how long a test waits for an event before it fails.
 const Patience = brokertest.Patience
 
-// Shortly polls is until it returns true.
+// Shortly calls is repeatedly until it returns true.
 func Shortly(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); !is(); {
@@ -32,8 +32,8 @@ func Shortly(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// Drained waits until none is left. It fails only if the number does not fall for Patience, so that
-// neither the number nor the machine's speed matters.
+// Drained waits until left returns 0. It fails the test only if the number does not decrease for
+// Patience, so neither the number nor the speed of the machine matters.
 func Drained(t testing.TB, what string, left func() uint64) {
 	t.Helper()
 	least := left()
@@ -47,7 +47,7 @@ func Drained(t testing.TB, what string, left func() uint64) {
 	}
 }
 
-// Config returns a configuration with fast polls and takeovers, and with one upstream at url.
+// Config returns a configuration with fast polls, fast takeovers and one upstream at url.
 func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Config {
 	t.Helper()
 	cfg := config.Default()
@@ -68,11 +68,11 @@ func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Co
 	return cfg
 }
 
-// Process has the parts of a replica, without a consumer.
+// Process holds the parts of a replica that has no consumer.
 type Process struct{ *parts.Parts }
 
-// NewProcess builds the parts of a replica. The log is not started, so that it can be observed
-// first.
+// NewProcess builds the parts of a replica. It does not start the log, so that callers can register
+// observers first.
 func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*parts.Options)) *Process {
 	t.Helper()
 	o := parts.Options{Config: config.NewLive(cfg), Broker: b, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
@@ -101,8 +101,8 @@ func (p *Process) Start(t testing.TB) {
 	t.Cleanup(end)
 }
 
-// Holder returns a holder that fetches nothing. It waits at the test's end until no job is worked
-// on.
+// Holder returns a holder that fetches nothing. When the test ends, it stops the work on held jobs
+// and waits for it.
 func (p *Process) Holder(t testing.TB) *hold.Holder {
 	fetching, stopFetching := context.WithCancelCause(t.Context())
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(t.Context()))
@@ -119,7 +119,7 @@ func (p *Process) Holder(t testing.TB) *hold.Holder {
 	return h
 }
 
-// Linked starts a NATS server and connects to it twice: through a link, and directly.
+// Linked starts a NATS server and connects to it twice, once through a link and once directly.
 func Linked(t testing.TB) (link *faultinject.Link, through, direct *broker.Broker) {
 	t.Helper()
 	s := brokertest.Alone(t)

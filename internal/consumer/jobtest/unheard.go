@@ -13,10 +13,10 @@ import (
 )
 
 // CommitUnheard commits an event of a held job. The link loses the answer, and the log refuses the
-// retry. direct bypasses the link.
+// retry. direct must bypass the link.
 func CommitUnheard(t testing.TB, link *faultinject.Link, direct *broker.Broker, held *hold.Job, e task.Event) {
 	t.Helper()
-	link.Delay(2 * time.Second) // the event is seen before its answer arrives
+	link.Delay(2 * time.Second) // long enough to see the event before its answer arrives
 	committed := make(chan error, 1)
 	go func() { committed <- held.Commit(t.Context(), e, held.Entry().Seq) }()
 	log := Forerunner(t, direct)
@@ -35,7 +35,7 @@ func CommitUnheard(t testing.TB, link *faultinject.Link, direct *broker.Broker, 
 	largestEvent(t, direct, -1)
 }
 
-// largestEvent limits the size of events in the log; -1 removes the limit.
+// largestEvent limits the size of events in the log. A limit of -1 removes it.
 func largestEvent(t testing.TB, b *broker.Broker, bytes int32) {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())

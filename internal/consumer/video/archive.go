@@ -24,21 +24,24 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// resultBounds limits a result in an event: the number of files, and in bytes the longest URL, all
-// URLs together and the metadata. Longer parts go to the object store.
+// resultBounds limits the result in an event. files is the maximum number of files. url, urls and
+// metadata are the maximum sizes, in bytes, of one URL, of all URLs together, and of the metadata.
+// Larger parts go to the object store.
 type resultBounds struct{ files, url, urls, metadata int }
 
-// Some upstreams answer with data URLs that hold the whole video. narrowBounds apply if the log is
-// nearly full, or a result exceeds half of the broker's message limit.
+// Some upstreams return data URLs that contain the whole video. narrowBounds applies if the log is
+// nearly full or the result exceeds half of the broker's message size limit.
 var (
 	wideBounds   = resultBounds{files: 64, url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
 	narrowBounds = resultBounds{files: 16, url: joblog.SpareReply, urls: joblog.SpareReply, metadata: 1 << 10}
 )
 
-// fileBytes is the size of a result in an event besides its URL: its copy's name, twice.
+// fileBytes is the size of a result file in an event, apart from its URL. The name of the file's
+// copy appears twice.
 const fileBytes = 512
 
-// boundsOf returns the bounds of a result, whose log capacity is reserved until release is called.
+// boundsOf returns the bounds for a result. For wideBounds, it also reserves log capacity until
+// release is called.
 func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds resultBounds, release joblog.Release) {
 	all := len(s.Metadata)
 	for _, v := range s.Videos {
@@ -54,57 +57,58 @@ func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds
 	return narrowBounds, func() {}
 }
 
-// copyAgain is the delay after the first failed copy, and maxCopyAgain the longest delay.
+// copyAgain is the delay after the first failed copy, and maxCopyAgain is the longest delay.
 const (
 	copyAgain    = 5 * time.Second
 	maxCopyAgain = time.Minute
 )
 
-// errInterrupted ends a copy because the log may have news of the job.
+// errInterrupted cancels a copy so that the job can reread its log.
 var errInterrupted = errors.New("the task's log is read again")
 
-// archiving ends a job whose upstream has finished, after copying the result if requested.
+// archiving completes a job whose upstream task has completed, after copying the result if
+// requested.
 type archiving struct {
 	task      *heldTask
-	interrupt *interrupter // of the job
+	interrupt *interrupter // the job's
 
-	// result is the upstream's answer, or nil before it has finished.
+	// result is the upstream's answer, or nil until the upstream task has completed.
 	result *upstream.VideoState
 	bounds resultBounds
-	// copies has the stored videos by index.
+	// copies holds the stored videos by index.
 	copies map[int]*genbusv1.BlobRef
-	// metadata is true once long metadata is stored, and urls once long URLs are.
+	// metadata and urls report whether long metadata and long URLs have been stored.
 	metadata, urls bool
 	// stored lists all stored files.
 	stored []*genbusv1.BlobRef
-	// missing is why the latest copy failed, or nil. tries counts failed copies.
+	// missing is the error of the latest copy, or nil. tries counts failed copies.
 	missing *errcode.Error
 	tries   int
-	// failed is true once a failed copy is not retried.
+	// failed is true if the copy has failed and will not be retried.
 	failed bool
-	// begun is true if no earlier holder has copied anything, or its copies are removed.
+	// begun is true if earlier holders left no copies or their copies have been removed.
 	begun bool
 }
 
-// began reports whether this process has found the upstream task finished.
+// began reports whether this process has seen the upstream task completed.
 func (a *archiving) began() bool { return a.result != nil }
 
-// interrupter ends the current copy, or the one that the current step begins later. The zero value
-// is ready to use.
+// interrupter cancels the current copy, or a copy that the current step starts later. The zero
+// value is ready to use.
 type interrupter struct {
 	mu     sync.Mutex
-	cancel context.CancelCauseFunc // nil without a copy
-	due    bool                    // now was called since the step began
+	cancel context.CancelCauseFunc // nil if no copy is running
+	due    bool                    // the now method has been called during this step
 }
 
-// step starts a step, which reads all earlier news itself.
+// step marks the start of a step. It discards earlier interrupts, because the step rereads the log.
 func (i *interrupter) step() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.due = false
 }
 
-// with returns a context that now cancels, until done is called.
+// with returns a context that the now method cancels. The caller must call done when the copy ends.
 func (i *interrupter) with(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	i.mu.Lock()
@@ -130,9 +134,9 @@ func (i *interrupter) now() {
 	}
 }
 
-// complete ends the job with its result, after copying it if requested. A failed copy is retried
-// until its time is over, and never fails the job. Nor does an object store that refuses long parts
-// of it.
+// complete completes the job with its result, after copying the result if requested. It retries a
+// failed copy until the archive timeout. Neither a failed copy nor an object store that refuses
+// long parts of the result fails the job.
 func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 	bounds, release := a.boundsOf(ctx, s)
 	defer release()
@@ -156,13 +160,13 @@ func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 	return a.task.held.End(ctx, e, err)
 }
 
-// archiveOver reports whether the time for storing the result is over.
+// archiveOver reports whether the time limit for storing the result has passed.
 func (a *archiving) archiveOver() bool {
 	now, err := a.task.holder().Broker.Clock().Now()
 	return err == nil && !now.Before(a.task.execution().GetArchiveUntil().AsTime())
 }
 
-// copyResult makes the necessary copies. It returns nil if no further attempt follows.
+// copyResult makes the necessary copies. It returns nil if they succeeded or will not be retried.
 func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error {
 	urls := a.toCopy(s)
 	if len(urls) == 0 && len(s.Metadata) <= a.bounds.metadata {
@@ -201,7 +205,8 @@ func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error
 	return a.copyLater(ctx, until, s)
 }
 
-// copyLater schedules the next attempt, after a growing delay. Only a new reason is worth an event.
+// copyLater schedules the next attempt after an increasing delay. It commits an event only if the
+// error code has changed.
 func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) error {
 	a.task.held.Logger().Warn("could not archive result, retrying", telemetry.KeyError, a.missing)
 	news := string(a.missing.Code) != a.task.video().GetArchive().GetError().GetCode()
@@ -215,7 +220,7 @@ func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.V
 	}
 	wait := min(copyAgain<<min(a.tries, 6), maxCopyAgain)
 	a.tries++
-	a.task.pollAt = time.Now().Add(hold.Jittered(wait, 0.2)) // the next poll may bring a fresh URL
+	a.task.pollAt = time.Now().Add(hold.Jittered(wait, 0.2)) // the next poll may return a fresh URL
 	return hold.Until(a.task.pollAt)
 }
 
@@ -223,15 +228,15 @@ func worthAnotherCopy(f *errcode.Error) bool {
 	return f.Code != errcode.ContentBlocked && !errors.Is(f, broker.ErrBodyTooLarge) && !errors.Is(f, broker.ErrFull)
 }
 
-// announce commits until when the result is copied, and why the last copy failed.
+// announce commits the time limit of the copy and why the last copy failed.
 func (a *archiving) announce(ctx context.Context, until time.Time, s upstream.VideoState, why *genbusv1.TaskError) error {
 	e, err := task.Archiving(a.task.video(), time.Now(), until, errcode.Clip(s.Status, 128), why)
 	return a.task.held.Next(ctx, e, err)
 }
 
-// toCopy returns the URLs to copy, by video index: all if a copy was requested, otherwise those
-// that are too long for an event. An empty URL means to read the result from the upstream by the
-// task ID.
+// toCopy returns the URLs to copy, by video index. It returns all URLs if a copy was requested, and
+// otherwise only those that are too long for an event. An empty URL means that the result must be
+// read from the upstream by task ID.
 func (a *archiving) toCopy(s upstream.VideoState) map[int]string {
 	all := a.task.execution().GetArchive()
 	if all && len(s.Videos) == 0 {
@@ -246,8 +251,8 @@ func (a *archiving) toCopy(s upstream.VideoState) map[int]string {
 	return urls
 }
 
-// tooLong returns the indexes of videos whose URLs are too long for an event, by themselves or in
-// total.
+// tooLong returns the indexes of videos whose URLs are too long for an event, either individually
+// or in total.
 func (b resultBounds) tooLong(videos []upstream.VideoFile) map[int]bool {
 	long, total := map[int]bool{}, 0
 	for i, v := range videos {
@@ -265,7 +270,7 @@ func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]s
 	defer done()
 	ctx, cancel := context.WithDeadlineCause(ctx, until, errcode.New(errcode.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", a.task.held.Name().ID))
 	defer cancel()
-	// The next holder starts the copy again, so that a stop need not wait.
+	// The next holder restarts the copy, so shutdown need not wait for it.
 	defer context.AfterFunc(a.task.holder().Fetching, cancel)()
 	select {
 	case a.task.runner.shared.copies <- struct{}{}:
@@ -289,7 +294,7 @@ func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]s
 	return nil
 }
 
-// interrupted prefers the reason for an interruption over its symptom.
+// interrupted replaces err with errInterrupted if that is why ctx ended.
 func interrupted(ctx context.Context, err *errcode.Error) *errcode.Error {
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return errcode.New(errcode.ArchiveFailed, "%w", errInterrupted)
@@ -318,7 +323,7 @@ func (a *archiving) copyOne(ctx context.Context, i int, url string) *errcode.Err
 	return nil
 }
 
-// keep records a file that the object store has of the job.
+// keep records a file that was stored for the job and returns a reference to it.
 func (a *archiving) keep(stored broker.Body, contentType string) *genbusv1.BlobRef {
 	ref := publisher.BlobRef(stored)
 	ref.ContentType = errcode.Clip(contentType, 128)
@@ -326,8 +331,8 @@ func (a *archiving) keep(stored broker.Body, contentType string) *genbusv1.BlobR
 	return ref
 }
 
-// taskResult returns the result for the completed event. If long metadata is not in the object
-// store, archive.error says why.
+// taskResult returns the result for the completed event. If long metadata could not be stored,
+// archive.error gives the reason.
 func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: errcode.Clip(s.Status, 128), Size: errcode.Clip(s.Size, maxDimension), Seconds: errcode.Clip(s.Seconds, maxDimension)}
 	if a.metadata || len(s.Metadata) > a.bounds.metadata {
@@ -336,7 +341,8 @@ func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	long := a.bounds.tooLong(s.Videos)
 	for i, v := range s.Videos {
 		if long[i] {
-			// Its content is in the copy, its URL in a file, or archive.error says why not.
+			// A copy has the content or a file has the URL. Otherwise archive.error gives the
+			// reason.
 			v.URL = ""
 		}
 		r.Videos = append(r.Videos, video(v, a.copies[i]))
@@ -357,7 +363,7 @@ func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	return r
 }
 
-// keepMetadata stores long metadata, once.
+// keepMetadata stores long metadata unless it is already stored.
 func (a *archiving) keepMetadata(ctx context.Context, metadata []byte) error {
 	if a.metadata || len(metadata) <= a.bounds.metadata {
 		return nil
@@ -371,9 +377,9 @@ func (a *archiving) keepMetadata(ctx context.Context, metadata []byte) error {
 	return nil
 }
 
-// keepLong stores the parts that fit wideBounds but not the event, even if the copy has failed:
-// long metadata, and the long URLs of videos that were not copied, one per line. Longer URLs may be
-// whole videos and are omitted.
+// keepLong stores long metadata, even if the copy failed. It also stores the long URLs of videos
+// that were not copied, one per line. It omits URLs that exceed wideBounds, because they may
+// contain whole videos.
 func (a *archiving) keepLong(ctx context.Context, s upstream.VideoState) error {
 	if a.bounds == wideBounds {
 		return nil
@@ -400,16 +406,16 @@ func (a *archiving) keepLong(ctx context.Context, s upstream.VideoState) error {
 	return nil
 }
 
-// discardCopies removes what this process has stored and no event names: the job has ended
-// otherwise, or is no longer ours.
+// discardCopies removes files that this process stored and no event references, because the job
+// ended in another way or is no longer ours.
 func (a *archiving) discardCopies(ctx context.Context) {
 	a.task.holder().Discard(ctx, unnamed(a.stored, a.task.video())...)
 	a.stored = nil
 }
 
-// discardInherited removes such copies of earlier holders after the job's end. It reads the log
-// after listing the bodies, so that it removes nothing of a new job that got the ID after an
-// erasure.
+// discardInherited removes unreferenced copies of earlier holders after the job's end. It lists the
+// bodies before it reads the log. Otherwise it could remove files of a new job that has the same ID
+// after an erasure.
 func (a *archiving) discardInherited(ctx context.Context) {
 	if a.task.execution().GetArchiveUntil() == nil || a.begun {
 		return
@@ -433,10 +439,10 @@ func (a *archiving) discardInherited(ctx context.Context) {
 		}
 	}
 	a.task.holder().Discard(ctx, unnamed(refs, a.task.video())...)
-	a.begun = true // a retry of the end skips this
+	a.begun = true // a retry of finish skips this
 }
 
-// unnamed returns the stored files that a job does not name.
+// unnamed returns the stored files that a job does not reference.
 func unnamed(stored []*genbusv1.BlobRef, v *genbusv1.VideoTask) (out []*genbusv1.BlobRef) {
 	for _, ref := range stored {
 		named := func(f *genbusv1.BlobRef) bool { return f.GetName() == ref.GetName() }
@@ -447,7 +453,7 @@ func unnamed(stored []*genbusv1.BlobRef, v *genbusv1.VideoTask) (out []*genbusv1
 	return out
 }
 
-// video converts a result file for an event.
+// video converts an upstream's result file for an event.
 func video(v upstream.VideoFile, archived *genbusv1.BlobRef) *genbusv1.Video {
 	out := &genbusv1.Video{
 		Url: v.URL, Format: errcode.Clip(v.Format, 32), DurationSeconds: v.Duration,

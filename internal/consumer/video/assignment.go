@@ -10,21 +10,20 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// assignment ties a job to an upstream and one of its keys, from the choice until this process
-// drops the job. Before that it records refusals. The zero value is free and does not wait in turn.
-// It belongs to the goroutine that works on the job.
+// assignment holds a job's upstream slot and the keys that have refused the job. The zero value has
+// no slot and no place in the queue. Only the goroutine that works on the job may use it.
 type assignment struct {
 	slot *pool.Slot
 	// waiter is the job's place in the queue for slots.
 	waiter *pool.Waiter
-	// tried are the keys that refused the job in this round.
+	// tried records the keys that refused the job in this round.
 	tried pool.Tried
-	// sent are the upstreams that this process sent the request to, in order.
+	// sent lists the upstreams to which this process sent the request, in order.
 	sent []string
 }
 
-// choose acquires a slot of a key that the job has not tried. If no key takes the job now, it fails
-// with *pool.BusyError or another error of the pool.
+// choose acquires a slot of a key that the job has not tried. If no key accepts the job now, it
+// returns a *pool.BusyError or another error of package pool.
 func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 	if a.slot != nil { // acquired right after a refusal
 		return nil
@@ -37,7 +36,7 @@ func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 	}
 	if err != nil {
 		if _, busy := errors.AsType[*pool.BusyError](err); busy {
-			a.newRound() // keys that refused may be free again before busy ones
+			a.newRound() // keys that refused the job may accept it before the busy ones do
 		}
 		return err
 	}
@@ -45,9 +44,9 @@ func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 	return nil
 }
 
-// elsewhere looks for another key for a refused job and returns the time of the next attempt: now
-// if a slot is free, or after backoff if the same keys are to be retried. It returns false if none
-// is left.
+// elsewhere looks for another key for a refused job and returns the time of the next attempt. This
+// is now if a slot is free, later if all other keys are busy, and after backoff if the same keys
+// must be retried. It returns false if no key is left to try.
 func (a *assignment) elsewhere(by *pool.Chooser, s upstream.Submission, backoff time.Duration) (time.Time, bool) {
 	now := time.Now()
 	a.release()
@@ -65,7 +64,7 @@ func (a *assignment) elsewhere(by *pool.Chooser, s upstream.Submission, backoff 
 	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
 		return busy.Until, true
 	}
-	waiting := a.tried.RefusedForNow // the end of the round is then not the job's
+	waiting := a.tried.RefusedForNow // if true, the end of the round does not end the job
 	a.newRound()
 	return now.Add(backoff), waiting
 }
@@ -74,21 +73,22 @@ func (a *assignment) newRound() {
 	a.tried = pool.Tried{SentBefore: a.tried.SentBefore}
 }
 
-// resume counts a job that was submitted with a key.
+// resume counts an already submitted job against its key.
 func (a *assignment) resume(table *routes.Table, key pool.UpstreamKey) {
 	if a.slot == nil {
 		a.slot = table.Resume(key)
 	}
 }
 
-// report reports the outcome of a create request by a client of this chooser's configuration.
+// report reports the outcome of a create request to the pool. by must belong to the configuration
+// that the request used.
 func (a *assignment) report(by *pool.Chooser, n subject.JobName, sent upstream.Submission) {
 	if a.slot != nil {
 		a.slot.ReportCreate(by, pool.Job{ID: n.ID, Tenant: n.Tenant}, sent)
 	}
 }
 
-// release returns the slot, or stops waiting for one.
+// release releases the slot and stops waiting for one.
 func (a *assignment) release() {
 	a.waiter.Leave()
 	if a.slot != nil {
@@ -104,8 +104,9 @@ func (a *assignment) key() pool.UpstreamKey {
 	return a.slot.UpstreamKey()
 }
 
-// sentBefore records that the request is sent with a key, and reports whether its upstream may have
-// seen an earlier one. If another process made an attempt, it may.
+// sentBefore records that the request is about to be sent with a key. It reports whether the key's
+// upstream may have received the request before, which is possible whenever another process made an
+// attempt.
 func (a *assignment) sentBefore(key pool.UpstreamKey, attempt uint32) bool {
 	known := int(attempt) == len(a.sent)+1
 	before := !known && attempt > 1

@@ -11,14 +11,15 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// calls keeps the metrics of upstreams. A job may name one that is no longer configured.
+// calls caches the metrics of upstreams by name. A job may refer to an upstream that is no longer
+// configured.
 type calls struct {
 	cfg     *config.Live
 	metrics *telemetry.Metrics
 	known   sync.Map // *telemetry.UpstreamMetrics by name
 }
 
-// count counts a call of an upstream, unless that was never configured here.
+// count counts a call to an upstream, unless the upstream was never configured in this process.
 func (c *calls) count(name, op, verdict string, httpStatus int, took time.Duration) {
 	found, known := c.known.Load(name)
 	if _, configured := c.cfg.Now().Upstreams[name]; !known && configured {
@@ -37,8 +38,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// because adds the upstream's last answer, or the failure to get one, to an end. A nil cause adds
-// nothing.
+// because adds a cause to f and returns f. If the cause is an upstream error, because also copies
+// its details. A nil cause adds nothing.
 func because(f *errcode.Error, cause error) *errcode.Error {
 	if cause != nil {
 		f.Message += ": " + cause.Error()
@@ -49,5 +50,6 @@ func because(f *errcode.Error, cause error) *errcode.Error {
 	return f
 }
 
-// maxDimension bounds an upstream's values for a video's size and length, in bytes.
+// maxDimension limits the length in bytes of the size and duration that an upstream reports for a
+// video.
 const maxDimension = 32

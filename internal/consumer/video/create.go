@@ -20,8 +20,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// send calls the upstream once. It returns false if the request was not begun: the commit took
-// longer than the request may, or the clock was set in between.
+// send calls the upstream once. It returns false without calling it if the create timeout has
+// passed or the clock is wrong. This happens if the commit took too long or the clock was changed
+// during it.
 func (s *submission) send(ctx context.Context, client upstream.VideoClient, a pool.UpstreamKey, request body.Document) (upstream.Submission, bool) {
 	t, x := s.task, s.task.execution()
 	until := x.GetSubmitUntil().AsTime()
@@ -33,7 +34,7 @@ func (s *submission) send(ctx context.Context, client upstream.VideoClient, a po
 	begin := time.Now()
 	call, span := t.held.Message.StartCall(call, "genbus.video.create", x)
 	sent := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, OwnID: x.GetOwnTaskId(), Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
-	var cause error // not sent.Err itself: a nil *Error is a non-nil error
+	var cause error // a nil *upstream.Error in an error would not be nil
 	if sent.Err != nil {
 		cause = sent.Err
 	}
@@ -51,7 +52,7 @@ func (s *submission) notSent(ctx context.Context) error {
 	return hold.For(0)
 }
 
-// afterCreate commits the outcome of the request.
+// afterCreate commits the outcome of the create request.
 func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
 	t := s.task
 	t.assigned.report(t.route.Chooser, t.held.Name(), sent)
@@ -66,8 +67,9 @@ func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) 
 	}
 }
 
-// submitted records the upstream's ID. The task is paid for now, so the commit is retried until its
-// outcome is known. If the log can no longer take the ID, a dead letter keeps it.
+// submitted records the upstream's task ID. The task has been paid for, so submitted retries the
+// commit until its outcome is known. If the job can no longer record the ID, a dead letter keeps
+// it.
 func (s *submission) submitted(ctx context.Context, sent upstream.Submission) error {
 	t := s.task
 	submitted := t.execution()
@@ -91,7 +93,8 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 	}
 }
 
-// orphaned keeps the ID of an upstream task that no job records. x is the submission's execution.
+// orphaned stores a dead letter with the ID of an upstream task that no job records. x is the
+// submission's execution.
 func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *genbusv1.Execution) {
 	t, id := s.task, s.task.held.Name().ID
 	a, attempt := routes.UpstreamKey(x), x.GetAttempt()
@@ -99,7 +102,7 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = attempt, a.Upstream, a.Key
 	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
-	// Each upstream task is paid for and needs a separate dead letter.
+	// Each upstream task has been paid for, so each needs its own dead letter.
 	occasion := fmt.Sprintf("%d.%x", attempt, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
 	for {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.CommitTimeout)
@@ -112,13 +115,13 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 		}
 		t.held.Logger().Error("could not store dead letter for orphaned submission", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID, telemetry.KeyError, err)
 		if broker.Wait(ctx, hold.Retry) != nil {
-			return // only the log line is left
+			return // only the log message remains
 		}
 	}
 }
 
-// certainlyNot records that the upstream does not have this attempt's task. After an earlier
-// attempt with an unknown outcome it records nothing, because that one may have a task.
+// certainlyNot records that the upstream does not have this attempt's task. It records nothing if
+// the outcome of an earlier attempt is unknown, because the upstream may have that attempt's task.
 func (s *submission) certainlyNot() {
 	if x := s.task.execution(); !x.GetBound() {
 		s.task.held.Request.Heard(x.GetAttempt())

@@ -20,8 +20,8 @@ type heldTask struct {
 	route    *routes.Video // as of the start of the step
 	assigned assignment
 	pollAt   time.Time // time of the next poll; zero means now
-	slot     bool      // has one of the route's poll slots
-	unasked  bool      // the step had to poll, but had no slot
+	slot     bool      // holds one of the route's poll slots
+	unasked  bool      // the step could not poll because it had no slot
 }
 
 func (t *heldTask) releaseSlot() {
@@ -40,7 +40,8 @@ func (t *heldTask) video() *genbusv1.VideoTask {
 
 func (t *heldTask) execution() *genbusv1.Execution { return t.video().GetExecution() }
 
-// now returns the broker's time. If that cannot be told, the error is the step's outcome.
+// now returns the current time. If the clock is wrong or unverified, the error is the outcome of
+// the step.
 func (t *heldTask) now() (time.Time, error) {
 	now, err := t.holder().Broker.Clock().Now()
 	if err != nil {
@@ -54,10 +55,10 @@ func (t *heldTask) fail(ctx context.Context, f *errcode.Error) error {
 	return t.held.End(ctx, e, err)
 }
 
-// holdUntil waits until at, or until the first limit that the job would pass.
+// holdUntil keeps the message until at, or until the job's first limit if that is earlier.
 func (t *heldTask) holdUntil(at time.Time) error {
 	if _, err := t.now(); err != nil {
-		return err // nor can the limits be judged
+		return err // the limits cannot be judged either
 	}
 	v, x := t.video(), t.execution()
 	at = hold.Earliest(at, v.GetExpiresAt(), x.GetDeadline())
@@ -67,7 +68,7 @@ func (t *heldTask) holdUntil(at time.Time) error {
 	return hold.Until(at)
 }
 
-// busy returns the outcome for a job that no key takes now.
+// busy returns the outcome for a job that no key accepts now.
 func (t *heldTask) busy(err error) error {
 	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
 		return t.holdUntil(hold.Soon(busy.Until))
@@ -75,12 +76,12 @@ func (t *heldTask) busy(err error) error {
 	return t.holdUntil(time.Now().Add(hold.Retry))
 }
 
-// schedulePoll sets the time of the next poll: the route's interval with jitter, longer after
-// failures.
+// schedulePoll sets the time of the next poll from the route's interval and jitter. Consecutive
+// failures lengthen the interval.
 func (t *heldTask) schedulePoll(failures int) {
 	interval := t.route.Poll.Interval * time.Duration(min(failures+1, slowPoll))
 	t.pollAt = time.Now().Add(hold.Jittered(interval, t.route.Poll.Jitter))
 }
 
-// slowPoll is the largest factor by which failures stretch the poll interval.
+// slowPoll is the largest factor by which failures lengthen the poll interval.
 const slowPoll = 6

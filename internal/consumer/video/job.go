@@ -15,33 +15,33 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// job schedules the steps of one held video. Steps run one at a time: busy is set while a goroutine
-// works, and a kick during that time sets again.
+// job schedules the steps of one held video. Steps run one at a time. The busy field is set while a
+// goroutine runs steps. A kick during that time sets the again field.
 type job struct {
 	runner    *Runner
 	held      *hold.Job
 	release   func()
-	interrupt interrupter // of the current copy
-	// failing is what operators see while polls fail, and nil after a good one. Events do not
-	// record failed polls. The value it points to never changes.
+	interrupt interrupter // interrupts the current copy
+	// failing describes failing polls to operators, because events do not record them. It is nil
+	// after a successful poll. The value that it points to is immutable.
 	failing atomic.Pointer[genbusv1.HeldJob]
 
 	mu       sync.Mutex
 	busy     bool
 	again    bool
 	leaving  bool        // return the message after the current step
-	timer    *time.Timer // the next step, if not busy
+	timer    *time.Timer // starts the next step, if not busy
 	wake     time.Time   // time of the next step
 	stale    bool        // read the log before the next step
-	awaiting bool        // waits for a slot for the next poll
-	resolved bool        // the message is settled; nothing happens after that
+	awaiting bool        // waiting for a slot for the next poll
+	resolved bool        // the message is being settled; no further step runs
 
 	// The goroutine that has set busy or resolved owns the fields below.
 	*steps  // nil while the job rests
 	resting resting
 }
 
-// steps is the state that the steps of a job share.
+// steps is the state that a job's steps share.
 type steps struct {
 	task      heldTask
 	submit    submission
@@ -49,8 +49,8 @@ type steps struct {
 	archiving archiving
 }
 
-// resting is the state of a job between two polls, in addition to its log. It is small because
-// nearly all held jobs wait for their next poll.
+// resting is the state that a job keeps between two polls in addition to its log. It is small
+// because nearly all held jobs are waiting for their next poll.
 type resting struct {
 	slot     *pool.Slot
 	polls    int
@@ -59,7 +59,7 @@ type resting struct {
 	failed   error
 }
 
-// Take starts work on a delivered job. It calls release when the job's slot is free.
+// Take starts work on a delivered job. It calls release when the job no longer needs its slot.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
 	j := r.newJob(r.shared.Holder.NewJob(item, d, r.metrics), release)
 	if !r.shared.Holder.Add(j) {
@@ -75,7 +75,7 @@ func (r *Runner) newJob(held *hold.Job, release func()) *job {
 	return j
 }
 
-// rouse restores the state that the steps share.
+// rouse rebuilds the state that the steps share, unless the job already has it.
 func (j *job) rouse() {
 	if j.steps != nil {
 		return
@@ -90,7 +90,7 @@ func (j *job) rouse() {
 	j.steps, j.resting = s, resting{}
 }
 
-// rest drops the state that the steps share, if the job waits until at for its next poll.
+// rest drops the state that the steps share if the job only waits until at for its next poll.
 func (j *job) rest(at time.Time) {
 	if !j.polling.mayRest() || !at.Equal(j.task.pollAt) {
 		return
@@ -102,14 +102,15 @@ func (j *job) rest(at time.Time) {
 	j.held.Pack()
 }
 
-// kick runs the next step now, or after the current one.
+// kick starts the next step now, or after the current step if one is running.
 func (j *job) kick() {
 	if j.begin() {
 		go j.work(false)
 	}
 }
 
-// begin reports whether the caller must work on the job now. If so, Jobs counts it.
+// begin reports whether the caller must now work on the job. If so, begin has added that work to
+// Jobs.
 func (j *job) begin() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -128,8 +129,8 @@ func (j *job) begin() bool {
 	return true
 }
 
-// work runs steps until the job waits or its message can be settled. slot tells whether the first
-// one has a poll slot.
+// work runs steps until the job waits or its message can be settled. slot reports whether the first
+// step already has a poll slot.
 func (j *job) work(slot bool) {
 	defer j.runner.shared.Holder.Jobs.Done()
 	j.rouse()
@@ -139,14 +140,14 @@ func (j *job) work(slot bool) {
 		if hold.Waits(outcome) && j.held.Suspect() && !j.task.unasked {
 			outcome = j.held.Conclude(j.held.ResetPoisonCount(outcome), j.finish)
 		}
-		j.task.releaseSlot() // of a step that did not poll
+		j.task.releaseSlot() // in case the step did not poll
 		if !j.continues(outcome) {
 			return
 		}
 	}
 }
 
-// continues applies an outcome and reports whether to run another step at once.
+// continues applies an outcome and reports whether to run another step immediately.
 func (j *job) continues(outcome error) bool {
 	j.mu.Lock()
 	wait, waits := errors.AsType[*hold.WaitError](outcome)
@@ -172,7 +173,7 @@ func (j *job) continues(outcome error) bool {
 }
 
 // sleepUntil schedules the next step. It reuses the timer, because many jobs wake every few
-// seconds. Callers hold mu.
+// seconds. The caller must hold mu.
 func (j *job) sleepUntil(at time.Time) {
 	j.wake = at
 	if j.timer != nil {
@@ -182,8 +183,8 @@ func (j *job) sleepUntil(at time.Time) {
 	j.timer = time.AfterFunc(time.Until(at), j.wakeUp)
 }
 
-// wakeUp runs the next step. A resting job stays at rest until it has a poll slot, because very
-// many may be due at once.
+// wakeUp runs the next step. A resting job stays at rest until it has a poll slot, because a great
+// many polls may be due at once.
 func (j *job) wakeUp() {
 	j.mu.Lock()
 	awaiting := j.awaiting
@@ -193,7 +194,7 @@ func (j *job) wakeUp() {
 	switch {
 	case !rests:
 		if j.begin() {
-			j.work(false) // the timer's goroutine is free for it
+			j.work(false) // use the timer's goroutine
 		}
 	case awaiting:
 	case !j.runner.polls.acquire(j.granted):
@@ -204,7 +205,8 @@ func (j *job) wakeUp() {
 	}
 }
 
-// granted is called with a slot for a resting job. It returns false if the job does not want it.
+// granted is called when a resting job has been given a poll slot. It returns false if the job no
+// longer needs the slot.
 func (j *job) granted() bool {
 	if !j.beginPoll() {
 		return false
@@ -213,7 +215,7 @@ func (j *job) granted() bool {
 	return true
 }
 
-// beginPoll is begin for a job that has waited for a slot.
+// beginPoll ends the job's wait for a poll slot and calls begin.
 func (j *job) beginPoll() bool {
 	j.mu.Lock()
 	j.awaiting = false
@@ -238,8 +240,8 @@ func (j *job) Job() *hold.Job { return j.held }
 // Extend extends the message's AckWait.
 func (j *job) Extend() { j.held.Message.Extend() }
 
-// Confirm makes the next step read the log first, and interrupts a copy: the news may be the job's
-// end.
+// Confirm makes the next step reread the log. It also interrupts a running copy, because the job
+// may have ended.
 func (j *job) Confirm() {
 	j.mu.Lock()
 	j.stale = true
@@ -248,7 +250,7 @@ func (j *job) Confirm() {
 	j.kick()
 }
 
-// Tell returns details of failing polls.
+// Tell returns details about failing polls.
 func (j *job) Tell() *genbusv1.HeldJob {
 	if failing := j.failing.Load(); failing != nil {
 		return failing
@@ -256,7 +258,7 @@ func (j *job) Tell() *genbusv1.HeldJob {
 	return &genbusv1.HeldJob{}
 }
 
-// HandOver returns the message after the current step.
+// HandOver returns the message to the broker, after the current step if one is running.
 func (j *job) HandOver() {
 	j.mu.Lock()
 	j.leaving = true
@@ -272,7 +274,8 @@ func (j *job) HandOver() {
 	j.leave(hold.Return())
 }
 
-// takeStale reports whether the log must be read first, after news or a failure.
+// takeStale reports whether the log must be reread before the next step, and clears the request to
+// do so.
 func (j *job) takeStale() bool {
 	j.mu.Lock()
 	stale := j.stale
@@ -281,12 +284,12 @@ func (j *job) takeStale() bool {
 	return j.held.Reread() || stale
 }
 
-// step does the next thing that the job needs in its phase.
+// step runs the step for the job's current phase.
 func (j *job) step() error {
 	ctx := j.held.Message.Context()
 	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
 	j.task.unasked = false
-	j.interrupt.step() // before the news is read
+	j.interrupt.step() // before the log is reread
 	if j.takeStale() {
 		if err := j.held.Load(ctx); err != nil {
 			return err
@@ -307,8 +310,8 @@ func (j *job) step() error {
 	}
 }
 
-// endPoisoned ends a job that was delivered too often. If it is unknown whether the upstream has
-// it, the end says so: redriving it may pay twice.
+// endPoisoned ends a job that was delivered too many times. If it is unknown whether the upstream
+// has the job, the terminal event reports this, because redriving the job might pay for it twice.
 func (j *job) endPoisoned(ctx context.Context, f *errcode.Error) error {
 	if task.OutcomeUnknown(j.task.video()) {
 		return j.submit.endUnknown(ctx, f)
@@ -319,7 +322,7 @@ func (j *job) endPoisoned(ctx context.Context, f *errcode.Error) error {
 	return j.task.fail(ctx, f)
 }
 
-// finish completes a job whose end is in the log.
+// finish cleans up after a job whose terminal event is in the log.
 func (j *job) finish() error {
 	ctx := context.WithoutCancel(j.held.Message.Context())
 	j.archiving.discardCopies(ctx)

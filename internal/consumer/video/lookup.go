@@ -14,18 +14,18 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// defaultLookUps are the delays of the look-ups, from when this holder found that it is unknown
-// whether the upstream has the task.
+// defaultLookUps are the default delays of the lookups, measured from when this holder detected the
+// unknown outcome.
 var defaultLookUps = []time.Duration{0, 10 * time.Second, time.Minute, 5 * time.Minute}
 
-// lookUps tracks the look-ups of one attempt's task.
+// lookUps tracks the lookups of one attempt's task.
 type lookUps struct {
 	attempt uint32
 	began   time.Time
 	done    int
 }
 
-// next returns when the next look-up is due, or zero if none is left.
+// next returns when the next lookup is due, or zero if none is left.
 func (l *lookUps) next(schedule []time.Duration) time.Time {
 	if l.done >= len(schedule) {
 		return time.Time{}
@@ -33,9 +33,9 @@ func (l *lookUps) next(schedule []time.Duration) time.Time {
 	return l.began.Add(schedule[l.done])
 }
 
-// lookUp asks the upstream for the task of a submission with an unknown outcome, if a look-up is
-// due or now is set. found is nil if it has no such task. again is when to ask again, or zero for
-// never.
+// lookUp asks the upstream for the task of a submission with an unknown outcome. It does so if a
+// lookup is due. If now is set, it does not wait for the next lookup to be due. found is nil if no
+// task was found. again is when the next lookup is due, or zero if none is left.
 func (s *submission) lookUp(ctx context.Context, now bool) (found *upstream.Submission, again time.Time) {
 	t := s.task
 	x, schedule := t.execution(), t.runner.shared.LookUps
@@ -67,7 +67,8 @@ func (s *submission) ask(ctx context.Context, vendor upstream.Finder) (*genbusv1
 	return upstream.LookUp(ctx, vendor, upstream.TaskRef{ID: x.GetOwnTaskId(), Ticket: ticket}, x.GetFirstSubmitAt().AsTime())
 }
 
-// ticket returns the text that the upstream's protocol needs besides an ID to read the job's task.
+// ticket returns the text that the upstream's protocol needs in addition to an ID to read the job's
+// task. It is empty if the protocol needs none.
 func (s *submission) ticket(ctx context.Context) (string, error) {
 	bodies := s.task.route.Wire.Bodies
 	ticketer, needed := bodies.(upstream.Ticketer)
@@ -82,8 +83,9 @@ func (s *submission) ticket(ctx context.Context) (string, error) {
 	return ticketer.Ticket(sent), sent.Err()
 }
 
-// lookUpEnded asks once for the task of a job that another writer ended while its outcome was
-// unknown. A task that is found is kept as a dead letter, because it is paid for.
+// lookUpEnded looks up the task of a job that another writer ended while the submission outcome was
+// unknown. It asks once. If the upstream has the task, a dead letter keeps its ID, because the task
+// has been paid for.
 func (s *submission) lookUpEnded(ctx context.Context) error {
 	t := s.task
 	if !t.execution().GetSubmissionOutcomeUnknown() || !t.held.Request.Owes(t.video()) {

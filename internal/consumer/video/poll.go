@@ -19,52 +19,52 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// pollTimeout bounds one poll. A timeout says nothing about the task, and the poll is retried.
+// pollTimeout bounds one poll. A poll that times out reveals nothing about the task and is retried.
 const pollTimeout = 30 * time.Second
 
 // polling polls a submitted job's upstream until the task has ended.
 type polling struct {
 	task      *heldTask
 	archiving *archiving
-	failing   *atomic.Pointer[genbusv1.HeldJob] // of the job
+	failing   *atomic.Pointer[genbusv1.HeldJob] // the job's
 
-	answer   *upstream.VideoState  // to the last poll, until it is logged
+	answer   *upstream.VideoState  // to the last poll, until it is committed
 	failures int                   // consecutive failed polls
 	failed   error                 // the last failure; nil after a good poll
-	polls    int                   // in this hold
+	polls    int                   // number of polls by this holder
 	last     telemetry.PollOutcome // outcome of the previous poll
 }
 
-// mayRest reports whether the job is being polled and has no answer that the log lacks.
+// mayRest reports whether the job is being polled and has no uncommitted answer.
 func (p *polling) mayRest() bool {
 	phase := p.task.held.Record.Phase()
 	polled := phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTED || phase == genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS
 	return polled && p.answer == nil && !p.archiving.began()
 }
 
-// poll polls once. Failures never fail a job. Only the deadline does, after at least one poll by
-// this process: while the job had no holder, the upstream may have finished paid work. With a wrong
-// clock no deadline passes.
+// poll polls the upstream once. Failed polls do not fail a job. Its deadline does, but only after
+// this process has polled at least once, because the upstream may have finished paid work while the
+// job had no holder. While the clock is wrong, the deadline is not enforced.
 func (p *polling) poll(ctx context.Context) error {
 	t := p.task
 	x := t.execution()
 	if x.GetUnconfirmed() == "" {
-		t.held.Request.Release() // a submitted job no longer needs its request's body
+		t.held.Request.Release() // a submitted job no longer needs its request body
 	}
-	if time.Now().Before(t.pollAt) { // woken for another reason
+	if time.Now().Before(t.pollAt) { // woken early
 		if p.answer != nil {
 			return p.record(ctx, false)
 		}
 		return hold.Until(t.pollAt)
 	}
 	a, table := routes.UpstreamKey(x), t.runner.shared.Routes
-	t.assigned.resume(table, a) // its key counts it, polled or not
+	t.assigned.resume(table, a) // the job counts against its key even without a poll
 	if t.pollAt.IsZero() {
 		t.pollAt = time.Now()
 	}
 	if !t.slot && p.mayRest() {
 		t.unasked = true
-		return hold.Until(t.pollAt) // in the past: the job rests until it has a slot
+		return hold.Until(t.pollAt) // already due, so the job rests until it has a slot
 	}
 	client, ok := table.Client(t.video())
 	if !ok {
@@ -89,12 +89,12 @@ func (p *polling) poll(ctx context.Context) error {
 	p.failures, p.failed = 0, nil
 	p.failing.Store(nil)
 	p.answer = &state
-	t.schedulePoll(0) // the commit may fail
+	t.schedulePoll(0) // before the commit, which may fail
 	return p.record(ctx, true)
 }
 
 // upstreamRemoved ends a job whose upstream is no longer configured. The dead letter lets an
-// operator attach the task once the key is configured again.
+// operator attach the task after configuring the key again.
 func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
 	t := p.task
 	f := errcode.New(errcode.UpstreamRemoved, "job %s: upstream %s is no longer configured; its task there is %q",
@@ -105,9 +105,9 @@ func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
 	return t.fail(ctx, f)
 }
 
-// record commits the answer to the last poll. It retries a failed commit without polling before the
-// next poll is due: a log that takes nothing must not multiply the polls. first is false for a
-// retry.
+// record commits the answer to the last poll. If the commit fails, record retries it without
+// polling again until the next poll is due, so that failed commits do not cause extra polls. first
+// is false for a retry.
 func (p *polling) record(ctx context.Context, first bool) error {
 	outcome := p.afterPoll(ctx, *p.answer, first)
 	if wait, waits := errors.AsType[*hold.WaitError](outcome); waits && !wait.Until.Before(p.task.pollAt) {
@@ -116,8 +116,8 @@ func (p *polling) record(ctx context.Context, first bool) error {
 	return outcome
 }
 
-// unfinished returns the error of a job at its deadline. If the last polls failed, the upstream may
-// well have finished the task: the error then quotes the failure.
+// unfinished returns the error for a job that has passed its deadline. If the last polls failed,
+// the upstream may have finished the task, so the error includes the failure.
 func (p *polling) unfinished(name string) *errcode.Error {
 	job, id := p.task.held.Name().ID, p.task.video().GetUpstreamTaskId()
 	if p.failed == nil {
@@ -147,21 +147,22 @@ func (p *polling) afterFailure(err error) error {
 	return hold.Until(p.task.pollAt)
 }
 
-// logged returns the log attributes of a failed call. It omits the upstream's words, which may
+// logged returns the log attributes of a failed call. It omits the upstream's message, which may
 // quote the prompt.
 func logged(err error) []any {
 	switch e := upstream.AsError(upstream.OpPoll, err); {
 	case e == nil:
 		return nil
-	case e.HTTPStatus == 0: // in our words
+	case e.HTTPStatus == 0: // the message is ours
 		return []any{telemetry.KeyError, e.Message}
 	default:
 		return []any{telemetry.KeyHTTPStatus, e.HTTPStatus, telemetry.KeyUpstreamCode, e.Code}
 	}
 }
 
-// afterLostResult handles a poll that no longer reports the task as completed. A known result is
-// kept. A process that has none polls until the deadline.
+// afterLostResult handles a failed poll, or a poll that no longer reports the task as completed.
+// After the time limit for the copy, the job completes with the result that this process already
+// has. Without a result, polling continues until the deadline.
 func (p *polling) afterLostResult(ctx context.Context, err error) error {
 	t := p.task
 	now, wrong := t.holder().Broker.Clock().Now()
@@ -180,7 +181,7 @@ func (p *polling) afterLostResult(ctx context.Context, err error) error {
 
 func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstream.VideoState, error) {
 	t, r, stopping := p.task, p.task.runner, p.task.holder().Fetching
-	if stopping.Err() != nil { // the process is stopping: another replica polls sooner
+	if stopping.Err() != nil { // the process is stopping, and another replica can poll sooner
 		return upstream.VideoState{}, context.Cause(stopping)
 	}
 	if !t.slot {
@@ -204,7 +205,7 @@ func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstrea
 	return state, err
 }
 
-// afterPoll commits the upstream's answer if it is worth an event. It counts the poll if first is
+// afterPoll commits an event if the upstream's answer warrants one. It counts the poll if first is
 // set.
 func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bool) error {
 	t, now := p.task, time.Now()
@@ -243,8 +244,9 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 	return hold.Until(t.pollAt)
 }
 
-// count counts a poll. The span notes the first poll, changes, and where polls start to fail or
-// recover. Each of the thousands of others would be kept until the span ends.
+// count counts a poll. It adds a span event only for the first poll, for a change, and when polls
+// start to fail or recover. A span keeps its events in memory until it ends, and a job may be
+// polled thousands of times.
 func (p *polling) count(outcome telemetry.PollOutcome) {
 	p.task.runner.metrics.PollEnded(outcome)
 	p.polls++

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// pollSlots bounds the concurrent polls of one route in this process, so that an upstream that
-// hangs delays polls but does not use up the file descriptors. Slots are granted in order.
+// pollSlots bounds the concurrent polls of one route in this process. If an upstream hangs, polls
+// are delayed, but they do not exhaust the file descriptors. Slots are granted in the order in
+// which they were requested.
 type pollSlots struct {
 	mu      sync.Mutex
 	free    int
@@ -16,8 +17,9 @@ type pollSlots struct {
 
 func newPollSlots(n int) *pollSlots { return &pollSlots{free: n} }
 
-// acquire takes a slot. Without a free one it returns false and calls granted once a slot is taken
-// for the caller. granted must not block, and returns whether the slot is still wanted.
+// acquire reserves a slot if one is free. Otherwise it returns false, and granted is called when a
+// slot has been reserved for the caller. granted must not block. It returns false if the slot is no
+// longer needed.
 func (s *pollSlots) acquire(granted func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +31,7 @@ func (s *pollSlots) acquire(granted func() bool) bool {
 	return false
 }
 
-// acquireWait is acquire for a caller that waits. It fails with the cause of ctx.
+// acquireWait waits for a slot. If ctx ends first, it returns the cause of ctx.
 func (s *pollSlots) acquireWait(ctx context.Context) error {
 	slot := make(chan struct{})
 	var decided atomic.Bool
@@ -53,7 +55,7 @@ func (s *pollSlots) acquireWait(ctx context.Context) error {
 	}
 }
 
-// release passes a slot to the first caller that still wants one.
+// release passes the slot to the first waiting caller that still needs it, or frees the slot.
 func (s *pollSlots) release() {
 	for {
 		s.mu.Lock()

@@ -29,8 +29,8 @@ func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) 
 	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Refused(s.task.video(), time.Now(), f.TaskError()) })
 }
 
-// refusedAgain handles a refusal after a submission with an unknown outcome. It concerns only the
-// latest one, so the job stays with its key or ends as unknown.
+// refusedAgain handles the refusal of a resubmission after an unknown outcome. The refusal applies
+// only to the latest submission, so the job stays with its key or ends as unknown.
 func (s *submission) refusedAgain(ctx context.Context, sent upstream.Submission) error {
 	if sent.Verdict == upstream.RefusedForGood {
 		return s.endUnknown(ctx, sent.Err)
@@ -47,7 +47,7 @@ func (s *submission) requeue(ctx context.Context, cause *upstream.Error, notBefo
 }
 
 // requeued returns the event that requeues the job until notBefore. Other replicas compare
-// notBefore with their clocks, so a wrong clock sets no delay.
+// notBefore with their clocks, so requeued sets no delay while this replica's clock is wrong.
 func (s *submission) requeued(notBefore time.Time, refusal string) (task.Event, error) {
 	if _, err := s.task.holder().Broker.Clock().Now(); err != nil {
 		notBefore = s.task.video().GetCreatedAt().AsTime()
@@ -55,8 +55,8 @@ func (s *submission) requeued(notBefore time.Time, refusal string) (task.Event, 
 	return task.Requeued(s.task.video(), time.Now(), notBefore, refusal)
 }
 
-// backoff returns the upstream's delay, or 1 s doubled with each attempt up to a minute, with a
-// jitter of 20%.
+// backoff returns the delay that the upstream requested. By default it returns 1 s, doubled after
+// each attempt, up to a minute, with a jitter of 20%.
 func (s *submission) backoff(err *upstream.Error) time.Duration {
 	if err.RetryAfter > 0 {
 		return err.RetryAfter
@@ -65,7 +65,7 @@ func (s *submission) backoff(err *upstream.Error) time.Duration {
 	return hold.Jittered(min(d, time.Minute), 0.2)
 }
 
-// refusal returns the reason that the job shows.
+// refusal returns the reason to record in the job.
 func refusal(err *upstream.Error) string {
 	if err.Code != "" {
 		return errcode.Clip(err.Code, 64)

@@ -1,5 +1,5 @@
-// Package video carries video tasks to their end: it logs each create and sends it to the upstream
-// at most once, polls the upstream's task, and copies the result if requested.
+// Package video runs video tasks. It logs each create request before sending it, sends it at most
+// once, polls the upstream's task and copies the result if requested.
 package video
 
 import (
@@ -13,36 +13,37 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are shared by the routes of a process. All are required but LookUps.
+// Options holds the dependencies that all routes of a process share. All fields except LookUps are
+// required.
 type Options struct {
 	Holder  *hold.Holder
 	Config  *config.Live
 	Routes  *routes.Table
 	Content *content.Reader
-	// ReserveLetter reserves capacity for a dead letter of a tenant's submission, until release is
+	// ReserveLetter reserves capacity for the dead letter of a tenant's submission until release is
 	// called. The error is an *errcode.Error.
 	ReserveLetter func(ctx context.Context, tenant string) (release func(), err error)
-	// LookUps schedules the look-ups of a task whose submission has an unknown outcome, from when
-	// that was found, at upstreams that find tasks by our ID. Default: at once, and after 10 s, 60
-	// s and 5 min.
+	// LookUps lists the delays of lookups after a submission with an unknown outcome, measured from
+	// when this process detected it. Only upstreams that can find tasks by our ID are asked.
+	// Default: 0 s, 10 s, 60 s and 5 min.
 	LookUps []time.Duration
 }
 
 const (
 	// maxPolls bounds the concurrent polls of one route in one process.
 	maxPolls = 512
-	// maxCopies bounds the concurrent copies of one process.
+	// maxCopies bounds the concurrent copies in one process.
 	maxCopies = 8
 )
 
-// Runners creates the runners of a process's routes.
+// Runners creates the Runner of each route in a process.
 type Runners struct {
 	Options
 	calls  *calls
 	copies chan struct{} // limits concurrent copies
 }
 
-// New returns Runners that has created no runner yet.
+// New returns a Runners with the given options.
 func New(o Options) *Runners {
 	if o.LookUps == nil {
 		o.LookUps = defaultLookUps
@@ -50,7 +51,7 @@ func New(o Options) *Runners {
 	return &Runners{Options: o, calls: &calls{cfg: o.Config, metrics: o.Holder.Metrics}, copies: make(chan struct{}, maxCopies)}
 }
 
-// Runner takes the videos of one route.
+// Runner runs the video tasks of one route.
 type Runner struct {
 	shared  *Runners
 	route   string

@@ -18,23 +18,25 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// submission submits a queued job to an upstream, at most once if that cannot be undone.
+// submission submits a queued job to an upstream. It submits a job again only if the upstream
+// certainly did not accept it, or if the route allows resubmission after an unknown outcome.
 type submission struct {
 	task *heldTask
-	// unanswered is the attempt that this holder knows to have an unknown outcome, and cause is
-	// why.
+	// unanswered is the attempt whose outcome this holder knows to be unknown, and cause is the
+	// reason.
 	unanswered uint32
 	cause      error
 	lookUps    lookUps
-	// reserved returns the reservation for this attempt's dead letter; nil without one.
+	// reserved releases the capacity for this attempt's dead letter. It is nil if no capacity is
+	// reserved.
 	reserved func()
-	// resubmits is the attempt to repeat at resubmitAt.
+	// resubmits is the attempt to resubmit at resubmitAt.
 	resubmits  uint32
 	resubmitAt time.Time
 }
 
-// submit submits a queued job. It commits the phase submitting before it writes the request, so
-// that no other replica submits too.
+// submit submits a queued job. It commits the submitting phase before it sends the request, so that
+// no other replica submits the job.
 func (s *submission) submit(ctx context.Context) error {
 	t := s.task
 	now, err := t.now()
@@ -55,12 +57,12 @@ func (s *submission) submit(ctx context.Context) error {
 	if x.GetBound() {
 		return s.submitBound(ctx)
 	}
-	s.releaseReserved() // of an earlier attempt that was not sent
+	s.releaseReserved() // from an earlier attempt that was not sent
 	if s.reserved, err = t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant); err != nil {
 		return s.noDeadLetterCapacity(ctx, err)
 	}
 	defer func() {
-		// In submitting, its outcome is unknown, and the reservation stays.
+		// In the submitting phase, the outcome is unknown, so keep the reservation.
 		if t.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
 			s.releaseReserved()
 		}
@@ -69,14 +71,14 @@ func (s *submission) submit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer capacity() // if it is not submitted
+	defer capacity() // in case the job is not submitted
 	if err := t.assigned.choose(t.route.Chooser, x.GetAttempt() > 0); err != nil {
 		return t.busy(err)
 	}
 	return s.submitTo(ctx, t.assigned.key(), capacity)
 }
 
-// tooLate returns which limit an unsubmitted job has passed, or nil.
+// tooLate returns an error for the limit that an unsubmitted job has passed, or nil.
 func (s *submission) tooLate(now time.Time) *errcode.Error {
 	v := s.task.video()
 	if f := hold.NotStarted(v, now); f != nil {
@@ -84,7 +86,7 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 	}
 	deadline := v.GetExecution().GetDeadline()
 	switch {
-	// Jobs that were tried before expire too.
+	// expires_at also applies to jobs that were submitted before.
 	case v.GetExpiresAt() != nil && now.After(v.GetExpiresAt().AsTime()):
 		return errcode.New(errcode.Expired, "job %s was not submitted before its expires_at", v.GetId())
 	case deadline != nil && now.After(deadline.AsTime()):
@@ -94,8 +96,8 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 }
 
 // noDeadLetterCapacity ends a job that was never submitted if its tenant's stored dead letters
-// alone reach the limit. Otherwise the job waits and retries. A job made from a dead letter waits
-// too, because only the job still has the request.
+// alone reach the limit. Otherwise the job waits and retries. A job made from a dead letter also
+// waits, because its request is stored nowhere else.
 func (s *submission) noDeadLetterCapacity(ctx context.Context, cause error) error {
 	t := s.task
 	if errcode.CodeOf(cause) != errcode.DeadLettersFull {
@@ -107,8 +109,8 @@ func (s *submission) noDeadLetterCapacity(ctx context.Context, cause error) erro
 	return s.failUnsubmitted(ctx, errcode.From(cause))
 }
 
-// reserveCapacity reserves log capacity for everything that the submission may bring. It comes
-// before the slot, so that a job that waits for capacity has not tried an upstream.
+// reserveCapacity reserves log capacity for all events that the submission may cause. Call it
+// before choosing a key, so that a job does not try an upstream while it waits for capacity.
 func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error) {
 	capacity, ok := s.task.held.ReserveSubmission(ctx)
 	if !ok {
@@ -118,8 +120,9 @@ func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error
 	return capacity, nil
 }
 
-// submitTo commits where the request goes, and sends it. After a refusal and a reload, the slot's
-// key may no longer belong to the route. The job then chooses again before anything is committed.
+// submitTo commits the upstream and key for the request and then sends it. A slot acquired after a
+// refusal may have a key that a reload has since removed from the route. The job then chooses again
+// before anything is committed.
 func (s *submission) submitTo(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	t := s.task
 	client, ok := t.route.Client(a)
@@ -141,7 +144,7 @@ func (s *submission) submitTo(ctx context.Context, a pool.UpstreamKey, capacity 
 	return s.afterCreate(ctx, sent)
 }
 
-// submitting commits the submission, in the reserved capacity.
+// submitting commits the submission, using the reserved capacity.
 func (s *submission) submitting(ctx context.Context, a pool.UpstreamKey, capacity joblog.Release) error {
 	defer capacity()
 	now, err := s.task.now()
@@ -159,8 +162,8 @@ func (s *submission) submitting(ctx context.Context, a pool.UpstreamKey, capacit
 	return s.task.held.Next(ctx, e, err)
 }
 
-// request returns the JSON for the upstream: the client's bytes, with the model's name if the route
-// maps it.
+// request returns the JSON to send upstream. It is the client's body, with the model name replaced
+// if the route maps it.
 func (s *submission) request(ctx context.Context, a pool.UpstreamKey) (body.Document, error) {
 	t := s.task
 	id, model := t.held.Name().ID, t.held.Request.Item().GetModel()
@@ -182,8 +185,8 @@ func (s *submission) request(ctx context.Context, a pool.UpstreamKey) (body.Docu
 	return d, nil
 }
 
-// submitBound continues a job that an earlier submission may have placed: only the same upstream
-// and key recognize it.
+// submitBound resubmits a job that an earlier submission may have placed with an upstream. Only the
+// same upstream and key recognize the job.
 func (s *submission) submitBound(ctx context.Context) error {
 	t := s.task
 	a := routes.UpstreamKey(t.execution())
@@ -193,15 +196,15 @@ func (s *submission) submitBound(ctx context.Context) error {
 	return s.submitAgain(ctx, a)
 }
 
-// submitAgain submits a job to the key that may have it, within the log's capacity and the retry
-// budget.
+// submitAgain resubmits a job to the key that may already have it. The job waits if the log has no
+// capacity or the retry budget is used up.
 func (s *submission) submitAgain(ctx context.Context, a pool.UpstreamKey) error {
 	t := s.task
 	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {
 		return err
 	}
-	defer capacity() // if it is not submitted
+	defer capacity() // in case the job is not submitted
 	table := t.runner.shared.Routes
 	if next, ok := table.TryRetryBudget(); !ok {
 		return t.holdUntil(hold.Soon(next))
@@ -210,8 +213,8 @@ func (s *submission) submitAgain(ctx context.Context, a pool.UpstreamKey) error 
 	return s.submitTo(ctx, a, capacity)
 }
 
-// failUnsubmitted ends a job that is not submitted. If an earlier submission may have been
-// accepted, the end says so.
+// failUnsubmitted ends a job without submitting it. If an earlier submission may have been
+// accepted, the job ends with an unknown outcome.
 func (s *submission) failUnsubmitted(ctx context.Context, f *errcode.Error) error {
 	if task.OutcomeUnknown(s.task.video()) {
 		return s.endUnknown(ctx, f)

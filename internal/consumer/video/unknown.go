@@ -13,21 +13,21 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// A submission with an unknown outcome binds the job to its upstream and key for good
-// (Execution.bound). No later refusal proves that the first was not accepted, and no other key
-// knows the job.
+// A submission with an unknown outcome permanently binds the job to its upstream and key
+// (Execution.bound). A later refusal does not prove that the first submission was not accepted, and
+// no other key knows the job.
 
-// takeOverAfter is how long after submit_until a new holder declares a submission unknown. Two
-// clocks may each differ from the broker's by clock.Limit, and the old holder's answer may be on
-// its way.
+// takeOverAfter is how long after submit_until a new holder declares the outcome of a submission
+// unknown. Each holder's clock may differ from the broker's by up to clock.Limit, and the old
+// holder may still be committing the upstream's answer.
 const takeOverAfter = 2 * clock.Limit
 
-// takeOver decides about a job that was found in submitting.
+// takeOver decides what to do with a job that was found in the submitting phase.
 func (s *submission) takeOver(ctx context.Context) error {
 	t := s.task
 	if t.held.Record.Unheard(t.held.Entry()) {
-		// Our own commit, whose answer did not arrive in time: the request was not begun, so the
-		// job is free.
+		// This is our own commit, whose answer did not arrive in time. The request was not sent, so
+		// the job can be requeued.
 		s.certainlyNot()
 		e, err := s.requeued(time.Now(), "not_sent")
 		if err := t.held.Next(ctx, e, err); err != nil {
@@ -40,7 +40,7 @@ func (s *submission) takeOver(ctx context.Context) error {
 	}
 	now, err := t.now()
 	if err != nil {
-		return err // the old holder may be writing the request
+		return err // the old holder may still be sending the request
 	}
 	if decide := t.execution().GetSubmitUntil().AsTime().Add(takeOverAfter); now.Before(decide) {
 		return t.held.UntilReread(decide)
@@ -50,16 +50,17 @@ func (s *submission) takeOver(ctx context.Context) error {
 
 func (s *submission) unknown(ctx context.Context, cause *upstream.Error) error {
 	if ctx.Err() != nil {
-		// Cut off at the end of the grace period. The next holder decides after submit_until.
+		// The call was cut off at the end of the grace period. The next holder decides after
+		// submit_until.
 		return hold.Return()
 	}
 	s.unanswered, s.cause = s.task.execution().GetAttempt(), cause
 	return s.giveUp(ctx, cause)
 }
 
-// giveUp decides about a job that the upstream may or may not have. The job continues if the
-// upstream finds it, is resubmitted if the route declares that the upstream honours the key, and
-// ends otherwise.
+// giveUp decides what to do with a job that the upstream may or may not have. If the upstream finds
+// the task, the job continues. If the route has on_unknown_outcome: resubmit, the job is
+// resubmitted. Otherwise it ends after the remaining lookups.
 func (s *submission) giveUp(ctx context.Context, cause error) error {
 	route := s.task.route
 	if s.task.video().GetProtocol() != route.Wire.Name {
@@ -80,8 +81,8 @@ func (s *submission) giveUp(ctx context.Context, cause error) error {
 	return s.endUnknown(ctx, cause)
 }
 
-// resubmit waits, and submits the job again. Each wait ends the step, so that the next one uses the
-// current route and limits.
+// resubmit submits the job again after a delay. Each wait ends the step, so that the next step uses
+// the current route and limits.
 func (s *submission) resubmit(ctx context.Context) error {
 	t := s.task
 	now, err := t.now()
@@ -97,7 +98,7 @@ func (s *submission) resubmit(ctx context.Context) error {
 	if time.Now().Before(s.resubmitAt) {
 		return t.holdUntil(s.resubmitAt)
 	}
-	// An upstream honours an idempotency key only where it was sent first.
+	// An upstream honours an idempotency key only for the upstream key that sent it first.
 	a := routes.UpstreamKey(t.execution())
 	if !t.route.HasKey(a) {
 		return s.endUnknown(ctx, fmt.Errorf("upstream %s is no longer configured", a))
@@ -105,8 +106,8 @@ func (s *submission) resubmit(ctx context.Context) error {
 	return s.submitAgain(ctx, a)
 }
 
-// endUnknown ends a job that the upstream may or may not have, unless the upstream finds it now. A
-// dead letter keeps its request.
+// endUnknown ends a job that the upstream may or may not have, unless a last lookup finds the task.
+// A dead letter keeps the request.
 func (s *submission) endUnknown(ctx context.Context, cause error) error {
 	t := s.task
 	if found, _ := s.lookUp(ctx, true); found != nil {

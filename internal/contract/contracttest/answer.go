@@ -50,7 +50,7 @@ func (d *Document) CheckAnswer(a Answer) error {
 	return nil
 }
 
-// checkUnmatched checks an error that every path may return. Vendors' paths use the vendor's
+// checkUnmatched checks an error that every path may return. Vendor paths use the vendor's
 // envelope.
 func (d *Document) checkUnmatched(a Answer) error {
 	if a.Method == http.MethodHead || d.Check(a.Body, "components", "schemas", "KlingRefusal") == nil {
@@ -127,7 +127,7 @@ func (d *Document) checkBody(a Answer, answer map[string]any, place []string) er
 		return err
 	}
 	if content["*/*"] != nil {
-		return nil // a file
+		return nil // the answer is a file
 	}
 	if content[media] == nil {
 		return fmt.Errorf("the document has no content of type %s", media)

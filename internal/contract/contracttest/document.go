@@ -1,5 +1,5 @@
 // Package contracttest checks real answers and messages against the documents of internal/contract.
-// It is stricter than the documents: an undocumented member is an error unless additional members
+// It is stricter than the documents. An undocumented member is an error unless additional members
 // are allowed.
 package contracttest
 
@@ -69,7 +69,8 @@ func tighten(v any, name string) {
 	}
 }
 
-// Find returns the value at a place of the document, following references; nil without one.
+// Find returns the value at a place in the document, following references. It returns nil if there
+// is none.
 func (d *Document) Find(place ...string) any {
 	v, _ := d.resolve(place)
 	return v
@@ -115,7 +116,7 @@ func (d *Document) Check(data []byte, place ...string) error {
 	return nil
 }
 
-// CheckValue is Check for a decoded value, such as an example in the document.
+// CheckValue is like Check but takes a decoded value, such as an example in the document.
 func (d *Document) CheckValue(value any, place ...string) error {
 	data, err := json.Marshal(value)
 	if err != nil {

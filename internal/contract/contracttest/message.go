@@ -34,7 +34,7 @@ func (d *Document) CheckMessage(m Message) (channel string, err error) {
 	return "", fmt.Errorf("the document has no channel for %s", m.Subject)
 }
 
-// CheckReply is CheckMessage for a reply to a message on channel.
+// CheckReply is like CheckMessage but checks a reply to a message on channel.
 func (d *Document) CheckReply(channel string, m Message) error {
 	return d.checkIn(channel+"Reply", m)
 }
@@ -74,7 +74,8 @@ func (d *Document) checkIn(channel string, m Message) error {
 	return nil
 }
 
-// form selects a channel's message by its content type and, for replies, by whether it is an error.
+// form selects a channel's message by content type. For replies, it also considers whether the
+// message is an error.
 func (d *Document) form(channel string, m Message) (string, error) {
 	media := subject.ContentTypeProtobuf
 	for _, header := range []string{subject.HeaderContentType, subject.HeaderCEDataContentType} {

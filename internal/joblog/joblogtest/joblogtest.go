@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// History returns all events of a job, in order, from the stream's leader.
+// History returns all events of a job, in order, as read from the stream's leader.
 func History(ctx context.Context, b *broker.Broker, n subject.JobName) ([]joblog.Entry, error) {
 	var out []joblog.Entry
 	names := b.Names()

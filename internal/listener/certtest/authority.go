@@ -46,8 +46,8 @@ func New(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Issue signs a server and client certificate for 127.0.0.1 and localhost, and writes it and its
-// key. Calling it again with the same name replaces the files.
+// Issue creates a server and client certificate for 127.0.0.1 and localhost, and writes the
+// certificate and its key to files. Calling it again with the same name replaces the files.
 func (a *Authority) Issue(name string) (certFile, keyFile string) {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -67,9 +67,9 @@ func (a *Authority) Issue(name string) (certFile, keyFile string) {
 	return a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "PRIVATE KEY", private)
 }
 
-// Client returns a TLS configuration that trusts the authority. If name is not empty, it presents a
-// certificate, even to a server that trusts another authority. By default, crypto/tls would present
-// none to such a server.
+// Client returns a TLS configuration that trusts the authority. If name is not empty, the client
+// presents a certificate, even to a server that trusts another authority. By default, crypto/tls
+// would not present one to such a server.
 func (a *Authority) Client(name string) *tls.Config {
 	a.t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}

@@ -1,4 +1,4 @@
-// Package audit records the actions of operators in GENBUS_OPS.
+// Package audit records operator actions in the stream GENBUS_OPS.
 package audit
 
 import (
@@ -35,9 +35,10 @@ type Log struct {
 	Logger *slog.Logger
 }
 
-// Record carries out an action and records it. It stores a record before the action, and does
-// nothing if that fails. After the action it stores another one with the outcome, to which do may
-// add. Record returns the error of do, or a *errcode.Error if nothing was done.
+// Record carries out an action and records it. It first stores a record. If that fails, it does not
+// carry out the action. After the action, it stores a second record with the outcome and the
+// details that do has added. Record returns the error of do, or a *errcode.Error if nothing was
+// done.
 func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
 	r.Time, r.Outcome = timestamppb.Now(), genbusv1.AuditRecord_OUTCOME_BEGUN
 	begun, err := l.put(ctx, r)
@@ -54,7 +55,7 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 		r.Outcome = genbusv1.AuditRecord_OUTCOME_FAILED // the first steps may have taken effect
 	}
 	if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_FAILED && f.JobID != r.GetJobId() {
-		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // the job was or may have been made
+		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // the job was or may have been created
 	}
 	if _, lost := l.put(context.WithoutCancel(ctx), r); lost != nil { // the action took effect even if the caller has left
 		l.Logger.WarnContext(ctx, "could not record outcome of operator action",
@@ -63,11 +64,11 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 	return err
 }
 
-// partial lists the codes of actions that may have been done in part or completely.
+// partial lists the error codes after which an action may have been done in part or completely.
 var partial = []errcode.Code{errcode.AcceptanceUnknown, errcode.Internal, errcode.BrokerUnavailable, errcode.CallerGone, errcode.CallerDeadline}
 
-// outcome returns the recorded outcome and code of an action. An error with a code is a refusal,
-// unless the code is partial.
+// outcome returns the outcome and code to record for an action. An error with a code counts as a
+// refusal, unless partial lists the code.
 func outcome(err error) (genbusv1.AuditRecord_Outcome, string) {
 	if err == nil {
 		return genbusv1.AuditRecord_OUTCOME_DONE, ""
@@ -93,8 +94,8 @@ func (l Log) put(ctx context.Context, r *genbusv1.AuditRecord) (seq uint64, err 
 	return ack.Seq, err
 }
 
-// subject returns the subject of the thing that the action concerns. Operators mistype names, so an
-// illegal token falls through to the next case.
+// subject returns the NATS subject for a record, which identifies the target of the action.
+// Operators may mistype names, so an illegal token falls through to the next case.
 func (l Log) subject(r *genbusv1.AuditRecord) string {
 	names := l.Broker.Names()
 	legal := func(tokens ...string) bool {
@@ -119,16 +120,16 @@ func (l Log) subject(r *genbusv1.AuditRecord) string {
 // Query selects records. Empty fields match every record.
 type Query struct {
 	Operator, Action, JobID, Route, Tenant string
-	// Letter is the sequence of a dead letter; 0 matches all.
+	// Letter is the sequence of a dead letter. Zero matches all.
 	Letter uint64
-	// Size ranges from 1 to 100; 0 means 20, and larger values mean 100.
+	// Size is the page size. Zero means 20, and values above 100 mean 100.
 	Size int
 	// Token is the Next of the previous page, or empty.
 	Token string
 }
 
-// Page holds records, newest first. It may be short or empty without being the last, because one
-// call scans a bounded number of records.
+// Page holds records, newest first. A short or empty page is not necessarily the last one, because
+// one call scans a bounded number of records.
 type Page struct {
 	Records []*genbusv1.StoredAuditRecord
 	Next    string
@@ -152,7 +153,7 @@ func (l Log) List(ctx context.Context, q Query) (Page, error) {
 	if l.pattern(q) != l.Broker.Names().AuditPattern() {
 		window = before // the broker skips other subjects
 	}
-	ended := map[uint64]bool{} // keyed by the sequence of the first record
+	ended := map[uint64]bool{} // by the sequence of the action's first record
 	for scanned := 0; before > first; {
 		from := max(before-min(before, window), first)
 		records, err := l.between(ctx, l.pattern(q), from, before)
@@ -226,11 +227,12 @@ func (l Log) between(ctx context.Context, pattern string, from, before uint64) (
 	return out, nil
 }
 
-// laterRecords bounds the search for an action's outcome among later records of the same route, job
-// or dead letter. Records of concurrent actions may precede it.
+// laterRecords is the number of later records on the same subject among which isListed looks for an
+// action's outcome. Records of concurrent actions may precede the outcome.
 const laterRecords = 20
 
-// isListed reports whether another record, on an earlier page, has the outcome of the action.
+// isListed reports whether a later record, listed on an earlier page, has the outcome of the
+// action.
 func (l Log) isListed(ctx context.Context, r *genbusv1.StoredAuditRecord) (bool, error) {
 	if r.GetRecord().GetOutcome() != genbusv1.AuditRecord_OUTCOME_BEGUN {
 		return false, nil // r has the outcome
@@ -259,7 +261,7 @@ func (q Query) wants(r *genbusv1.AuditRecord) bool {
 		(is(q.JobID, r.GetJobId()) || q.JobID == r.GetNewJobId())
 }
 
-// pattern returns the subjects that can hold the records of a query.
+// pattern returns a subject pattern that matches all records of a query.
 func (l Log) pattern(q Query) string {
 	names := l.Broker.Names()
 	if q.Letter != 0 {
@@ -268,8 +270,7 @@ func (l Log) pattern(q Query) string {
 	return names.AuditPattern()
 }
 
-// OfRoute returns the records with an outcome of a route, oldest first, as far back as the stream
-// goes.
+// OfRoute returns all stored records of a route that have an outcome, oldest first.
 func (l Log) OfRoute(ctx context.Context, kind, name string) (out []*genbusv1.AuditRecord, err error) {
 	_, end, err := l.bounds(ctx, "")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package erasure removes the bodies, copies of results, chunks and events that genbus stores of an
-// ended job. It leaves the upstream alone, and dead letters too, which have separate bodies.
+// Package erasure removes the bodies, copies of results, chunks and events that genbus stores for
+// an ended job. It does not affect the upstream's task or dead letters. Dead letters have their own
+// bodies.
 package erasure
 
 import (
@@ -23,8 +24,8 @@ const (
 	// holderPatience bounds the wait for the holder of a job that another writer has ended. The
 	// holder may be waiting for its upstream's answer.
 	holderPatience = 10 * time.Second
-	// queuedPatience bounds the wait for the holder of a job that was never submitted. It usually
-	// has none.
+	// queuedPatience bounds the wait for the holder of a job that was never submitted. Such a job
+	// usually has no holder.
 	queuedPatience = time.Second
 )
 
@@ -37,10 +38,10 @@ type Eraser struct {
 	Bodies *broker.Bodies
 }
 
-// Erase waits until no replica works on an ended job and then removes everything stored of it.
-// Events go last, so that a failed erasure can be repeated. Afterwards the same request id makes a
-// new job. Erase returns joblog.ErrNotFound if the job no longer exists, and a *errcode.Error if
-// its holder does not finish or time runs out.
+// Erase waits until no replica works on an ended job and then removes everything stored for it. It
+// removes the events last so that a failed erasure can be repeated. Afterwards, the same request ID
+// creates a new job. Erase returns joblog.ErrNotFound if the job no longer exists, and a
+// *errcode.Error if its holder does not finish or the erasure times out.
 func (x Eraser) Erase(ctx context.Context, e joblog.Entry) error {
 	id := e.Job.GetId()
 	ctx, stop := context.WithTimeoutCause(ctx, timeout,
@@ -48,13 +49,13 @@ func (x Eraser) Erase(ctx context.Context, e joblog.Entry) error {
 	defer stop()
 	err := x.erase(ctx, e)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("erase %s: %w", id, context.Cause(ctx)) // the error of the cut-off operation says less
+		return fmt.Errorf("erase %s: %w", id, context.Cause(ctx)) // the interrupted operation's own error is less specific
 	}
 	return err
 }
 
-// erase lists stored data before it reads the log. If the log still has this job then, nothing on
-// the list belongs to a later job with the same id.
+// erase lists the stored data before it reads the log. If the log then still has this job, the list
+// cannot contain data of a later job with the same ID.
 func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.awaitRemoved(ctx, e); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.eraseChunks(ctx, e, chunks); err != nil {
 		return err
 	}
-	x.Index.Erased(current) // before the log: repeating a failed erasure would not find the job
+	x.Index.Erased(current) // before erasing the log, because a repeated erasure might not find the job
 	if err := x.Log.Erase(ctx, current); err != nil {
 		return err
 	}
@@ -96,8 +97,8 @@ func (x Eraser) awaitRemoved(ctx context.Context, e joblog.Entry) error {
 	return x.Queue.Items.AwaitRemoved(ctx, e.Name(), holderPatience)
 }
 
-// eraseBodies removes a job's bodies from the object store. Some may come from holders that died
-// before writing an event.
+// eraseBodies removes a job's bodies from the object store. Some bodies may come from holders that
+// died before they wrote an event.
 func (x Eraser) eraseBodies(ctx context.Context, stored []broker.Body) error {
 	var failed []error
 	for _, ref := range stored {
@@ -106,13 +107,13 @@ func (x Eraser) eraseBodies(ctx context.Context, stored []broker.Body) error {
 	return errors.Join(failed...)
 }
 
-// chunks returns the current stream of chunks, or nil if it has none of the job.
+// chunks returns the chunk stream with its current state, or nil if the job cannot have chunks.
 func (x Eraser) chunks(ctx context.Context, e joblog.Entry) (jetstream.Stream, error) {
 	if _, ok := e.Job.(*genbusv1.Chat); !ok {
 		return nil, nil
 	}
 	stream, err := x.Broker.Stream(ctx, x.Broker.Names().Chunks())
-	if errors.Is(err, jetstream.ErrStreamNotFound) { // a restart removes this memory stream
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // the stream is in memory and does not survive a restart
 		return nil, nil
 	}
 	if err != nil {
@@ -121,8 +122,8 @@ func (x Eraser) chunks(ctx context.Context, e joblog.Entry) (jetstream.Stream, e
 	return stream, nil
 }
 
-// eraseChunks removes the chunks of a chat that were stored before stream was read. A nil stream
-// has none.
+// eraseChunks removes the chunks of a chat that were stored before the state of stream was read. It
+// does nothing if stream is nil.
 func (x Eraser) eraseChunks(ctx context.Context, e joblog.Entry, stream jetstream.Stream) error {
 	if stream == nil {
 		return nil

@@ -1,6 +1,6 @@
-// Package orphans ends accepted jobs of unconfigured routes when an operator asks for it
-// (docs/adr/0015). Until then the jobs stay, because a replica with another configuration may work
-// on them.
+// Package orphans ends accepted jobs of unconfigured routes at an operator's request
+// (docs/adr/0015). genbus does not end them on its own, because a replica with another
+// configuration may be working on them.
 package orphans
 
 import (
@@ -36,8 +36,8 @@ type Settler struct {
 
 // Fail ends up to MaxPage jobs of an unconfigured route. token is empty for the first page, or the
 // next_page_token of the previous call. Fail assumes that no replica serves the route. A job that
-// cannot be ended keeps its work item and is listed in left. On error, Fail also returns the counts
-// so far.
+// cannot be ended keeps its work item and is listed in left. If Fail stops early, it returns the
+// counts so far with the error.
 func (p Settler) Fail(ctx context.Context, kind subject.Kind, name, token string) (*genbusv1.OrphansSettled, error) {
 	items, next, err := p.Queue.Route(kind, name).Page(ctx, token, MaxPage)
 	if err != nil {
@@ -71,11 +71,12 @@ var (
 	// errMovedOn reports that a job changed while it was being ended.
 	errMovedOn = errors.New("a replica is working on the job")
 	// errUnsure reports a work item that seems stale. Fail rereads the log after joblog.SecondLook,
-	// because a node that has just lost the lead may answer once more.
+	// because a leader that has just been replaced may answer once more.
 	errUnsure = errors.New("the work item seems to be stale")
 )
 
-// settle ends one job and counts it. If only this job fails, its work item stays.
+// settle ends one job and counts it. If an error concerns only this job, settle lists the job in
+// out.Left and keeps its work item.
 func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.OrphansSettled, again bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("settle %s: not done within %s", orphan.Subject, within))
 	defer cancel()
@@ -156,8 +157,8 @@ func isStale(item *genbusv1.WorkItem, current joblog.Entry, means joblog.Meaning
 	return !current.Terminal() && !task.Carries(item, current.Job)
 }
 
-// isElsewhere reports whether a configured route has another work item of the same request. A job
-// without a log then begins with that item.
+// isElsewhere reports whether a configured route has another work item for the same request. If so,
+// a job that has no log yet begins with that item.
 func (p Settler) isElsewhere(ctx context.Context, item *genbusv1.WorkItem) (bool, error) {
 	items, err := p.Queue.Items.All(ctx, joblog.NameOf(item))
 	for _, i := range items {
@@ -196,8 +197,8 @@ func orphanFault(current joblog.Entry, item *genbusv1.WorkItem) *errcode.Error {
 	return errcode.New(errcode.UpstreamRemoved, "route %s of job %s is no longer configured", item.GetRoute(), item.GetId())
 }
 
-// end commits the end of the job version that was read. It must not end a later version: a replica
-// that continued the job may have the upstream's answer.
+// end ends the job if the version that was read is still the latest one. It must not end a later
+// version, because the replica that continued the job may have the upstream's answer.
 func (p Settler) end(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry, f *errcode.Error, letter bool) error {
 	e := task.FailedAtOnce(item, time.Now(), f.TaskError())
 	if current.Job != nil {
@@ -217,7 +218,7 @@ func (p Settler) end(ctx context.Context, item *genbusv1.WorkItem, current joblo
 	return p.Log.Finish(ctx, ended)
 }
 
-// upstreamID returns the upstream task id of a video that the log knows.
+// upstreamID returns the upstream task ID of a video, or an empty string if the log has none.
 func upstreamID(job task.Job) string {
 	v, _ := job.(*genbusv1.VideoTask)
 	return v.GetUpstreamTaskId()

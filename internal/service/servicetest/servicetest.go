@@ -1,5 +1,5 @@
-// Package servicetest runs a complete genbus with a sandbox upstream in the process of a test or an
-// example. It mocks nothing.
+// Package servicetest runs a complete genbus service with a sandbox upstream in the process of a
+// test or example. Nothing is mocked.
 package servicetest
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/genbus/genbus/internal/service"
 )
 
-// Options configure a service. DataDir or NATSURL is required.
+// Options configure a service. Start requires DataDir or NATSURL.
 type Options struct {
-	// NATSURL is the NATS server to use. Default: an embedded server.
+	// NATSURL is the URL of the NATS server to use. Default: an embedded server.
 	NATSURL string
-	// DataDir is the directory of the embedded server.
+	// DataDir is the data directory of the embedded server.
 	DataDir string
 	// Listen is the address of the embedded server. Default: a free loopback port.
 	Listen string
-	// Upstream is the address of a sandbox. Default: a new one, configured by Sandbox.
+	// Upstream is the URL of a sandbox. Default: a new sandbox, configured by Sandbox.
 	Upstream string
 	Sandbox  sandbox.Options
-	// Logger is the service's logger. Default: discard.
+	// Logger is the service's logger. Default: no logs.
 	Logger *slog.Logger
-	// Change, if set, modifies the configuration last.
+	// Change, if set, is called last to modify the configuration.
 	Change func(*config.Config)
 }
 
@@ -41,7 +41,7 @@ type Running struct {
 	stopped func() error
 }
 
-// Start starts a service. It runs until Stop.
+// Start starts a service, which runs until Stop is called.
 func Start(o Options) (_ *Running, err error) {
 	r := &Running{stop: func() {}}
 	if o.Upstream == "" {
@@ -90,7 +90,7 @@ func configure(o Options) (*config.Config, error) {
 	return cfg, cfg.Prepare()
 }
 
-// Stop stops the service and the sandbox that Start started. It may be called twice.
+// Stop stops the service and any sandbox that Start started. It may be called more than once.
 func (r *Running) Stop() error {
 	r.stop()
 	return r.stopped()
@@ -103,8 +103,8 @@ func (r *Running) closeUpstream() error {
 	return r.up.Close()
 }
 
-// New starts a service for a test and stops it when the test ends. The embedded server stores in a
-// temporary directory.
+// New starts a service for a test and stops it when the test ends. By default, the embedded server
+// stores its data in a temporary directory.
 func New(t testing.TB, o Options) *Running {
 	t.Helper()
 	if o.NATSURL == "" && o.DataDir == "" {

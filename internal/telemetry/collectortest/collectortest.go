@@ -1,5 +1,5 @@
-// Package collectortest runs an OpenTelemetry collector in a test: it receives spans by OTLP over
-// gRPC and keeps them.
+// Package collectortest runs an OpenTelemetry collector in a test. The collector receives spans by
+// OTLP over gRPC and keeps them.
 package collectortest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Span is an exported span. IDs are hexadecimal; Parent is empty for the first span of a trace.
+// Span is an exported span. IDs are hexadecimal. Parent is empty for the first span of a trace.
 type Span struct {
 	TraceID, ID, Parent string
 	Name                string
@@ -43,7 +43,7 @@ type Collector struct {
 	mu       sync.Mutex
 	spans    []Span
 	resource map[string]string
-	arrived  chan struct{} // closed and replaced with each export
+	arrived  chan struct{} // closed and replaced on each export
 }
 
 // Start starts a collector that stops at the end of the test.
@@ -71,14 +71,14 @@ func Start(t testing.TB) *Collector {
 // URL returns the value for OTEL_EXPORTER_OTLP_ENDPOINT.
 func (c *Collector) URL() string { return "http://" + c.address }
 
-// Resource returns the resource attributes of the last export; nil before the first.
+// Resource returns the resource attributes of the last export, or nil before the first export.
 func (c *Collector) Resource() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resource
 }
 
-// Trace returns the spans received for a trace, in order of their starts.
+// Trace returns the spans received for a trace, ordered by start time.
 func (c *Collector) Trace(id string) []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func Format(spans []Span) string {
 	return out
 }
 
-// Named returns the spans with a name.
+// Named returns the spans with this name.
 func Named(spans []Span, name string) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Name != name })
 }

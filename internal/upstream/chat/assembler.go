@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// The rules that merge chunks into one reply. Fields that are not listed are kept: at the top level
-// and in a choice the last value; in a delta all elements of arrays, and otherwise the last value.
+// The rules for merging chunks into one reply. Unlisted fields keep their last value. But in a
+// delta, and in logprobs, arrays are concatenated.
 var (
 	chunkSchema = schema{fields: map[string]field{
 		"id": {rule: ruleFirst}, "created": {rule: ruleFirst}, "model": {rule: ruleFirst},
@@ -33,8 +33,8 @@ var (
 	logprobsSchema = schema{others: ruleMore}
 )
 
-// Assembler merges the chunks of a stream into one chat.completion. Values stay as they were
-// written, including numbers. It is not safe for concurrent use.
+// Assembler merges the chunks of a stream into one chat.completion. Values, including numbers, keep
+// the form in which they were written. It is not safe for concurrent use.
 type Assembler struct {
 	budget  budget
 	growth  growth
@@ -48,8 +48,8 @@ type choice struct {
 	record record
 }
 
-// NewAssembler returns an assembler for a reply of at most maxReply bytes. Zero or less means 32
-// MiB.
+// NewAssembler returns an assembler for a reply of at most maxReply bytes. If maxReply is 0 or
+// less, the limit is 32 MiB.
 func NewAssembler(maxReply int) *Assembler {
 	if maxReply <= 0 {
 		maxReply = Options{}.WithDefaults().MaxReply
@@ -57,8 +57,9 @@ func NewAssembler(maxReply int) *Assembler {
 	return &Assembler{budget: budget{most: maxReply}}
 }
 
-// Add merges the next chunk. It keeps no reference to block. It fails with errReplyTooLarge, or if
-// block is not structured like a chunk. After a failure every call returns the same error.
+// Add merges the next chunk. It keeps no reference to block. It fails if the reply becomes too
+// large or block is not structured like a chunk. After a failure, every call returns the same
+// error.
 func (a *Assembler) Add(block []byte) error {
 	if a.budget.err == nil && a.growth.apply(block, &a.budget) {
 		a.blocks++
@@ -114,7 +115,7 @@ func (a *Assembler) addChoices(c *body.Cursor) {
 	}
 }
 
-// at returns the choice with an index and creates it if needed. It returns nil if a limit is
+// at returns the choice with the given index and creates it if needed. It returns nil if a limit is
 // reached.
 func (a *Assembler) at(index int) *choice {
 	for i := range a.choices {
@@ -185,8 +186,8 @@ func (c *choice) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendMessage writes the assembled message. Some servers also send whole messages, which fill in
-// what the deltas lack.
+// appendMessage writes the assembled message. Some servers also send whole messages. Those fill in
+// fields that the deltas lack.
 func (c *choice) appendMessage(dst []byte) []byte {
 	delta, whole := c.fields("delta"), c.fields("message")
 	dst = append(dst, '{')
@@ -214,7 +215,7 @@ func (c *choice) appendMessage(dst []byte) []byte {
 	return append(delta.appendMembers(dst, false, skip...), '}')
 }
 
-// fields returns the object in one of the choice's fields, or an empty record.
+// fields returns the object in the named field of the choice, or an empty record if there is none.
 func (c *choice) fields(name string) *record {
 	if p := c.record.find(name); p != nil && p.into != nil {
 		return p.into

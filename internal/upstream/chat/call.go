@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// maxErrorBody bounds the bytes read from an answer that is not a reply.
+	// maxErrorBody limits the bytes read from an answer that is not a reply.
 	maxErrorBody = 64 << 10
-	// maxFirstRead bounds the length of an answer that is read into a single buffer.
+	// maxFirstRead limits the length of an answer that is read into a single buffer.
 	maxFirstRead = 64 << 10
-	// maxBlank bounds the white space before an answer.
+	// maxBlank limits the white space before an answer.
 	maxBlank = 4 << 10
-	// drainTime bounds how long Close waits for the end of an answer after [DONE], so that the next
-	// call can reuse the connection.
+	// drainTime limits how long Stream.Close waits for the end of an answer after [DONE], so that
+	// the next call can reuse the connection.
 	drainTime = 100 * time.Millisecond
 )
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
-// call is a request whose answer has begun. Its watch bounds the reads of the answer's body.
+// call is a request whose answer has started. Its watch limits how long reading the answer's body
+// may take.
 type call struct {
 	client *Client
 	parent context.Context
@@ -41,7 +42,7 @@ type call struct {
 	head   []byte // read by sniff, not yet returned
 }
 
-// open sends req. It fails if no answer comes or if its status is a refusal.
+// open sends req. It fails if no answer arrives or if the answer's status is not 2xx.
 func (c *Client) open(parent context.Context, req Request, accept string, limit limits) (*call, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	cl := &call{client: c, parent: parent, ctx: ctx, cancel: cancel}
@@ -60,7 +61,7 @@ func (c *Client) open(parent context.Context, req Request, accept string, limit 
 	})
 	if err != nil {
 		e := upstream.AsError(op, err)
-		if !e.Final { // otherwise the request could not be built
+		if !e.Final { // a final error means that the request could not be built
 			e = cl.explain(e)
 		}
 		cl.close()
@@ -87,7 +88,7 @@ func (cl *call) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close makes call an io.ReadCloser. It does nothing, because close ends the call.
+// Close makes call an io.ReadCloser. It does nothing, because the close method ends the call.
 func (cl *call) Close() error { return nil }
 
 func (cl *call) close() {
@@ -99,7 +100,7 @@ func (cl *call) close() {
 	cl.cancel(nil)
 }
 
-// drain reads the rest of the body after the last event, normally nothing.
+// drain reads the rest of the body after the last event. Normally there is none.
 func (cl *call) drain() {
 	timer := time.AfterFunc(drainTime, func() { cl.cancel(nil) })
 	defer timer.Stop()
@@ -149,7 +150,7 @@ func (cl *call) readReply() ([]byte, error) {
 	return reply, nil
 }
 
-// assemble makes a reply from an answer that is a stream.
+// assemble returns the reply from an answer that is a stream.
 func (cl *call) assemble() ([]byte, error) {
 	s := &Stream{call: cl, events: sse.NewReader(cl, cl.client.opts.MaxEvent)}
 	a := NewAssembler(cl.client.opts.MaxReply)
@@ -188,8 +189,8 @@ const (
 	kindOther
 )
 
-// sniff detects the kind of answer from its first byte. The media type is unreliable: servers label
-// streams as JSON and JSON as streams.
+// sniff detects the kind of answer from its first byte. The media type is unreliable, because some
+// servers label streams as JSON or JSON as a stream.
 func (cl *call) sniff() (kind, error) {
 	buf := make([]byte, 0, cl.firstRead())
 	for {
@@ -214,8 +215,8 @@ func (cl *call) sniff() (kind, error) {
 	}
 }
 
-// firstRead returns how much to read for sniff. A short answer with a Content-Length is read whole,
-// so that it need not be copied.
+// firstRead returns the size of sniff's buffer. It is large enough for a short answer with a
+// Content-Length, so that the answer need not be copied.
 func (cl *call) firstRead() int {
 	if n := cl.resp.ContentLength; n > 0 && n <= min(maxFirstRead, int64(cl.client.opts.MaxReply)) {
 		return int(n) + 2*bytes.MinRead
@@ -224,7 +225,7 @@ func (cl *call) firstRead() int {
 }
 
 // textKind distinguishes streams from other text. It trusts Content-Type text/event-stream unless
-// the text is in an unsupported encoding or begins like HTML.
+// the text is in an unsupported encoding or starts like HTML.
 func (cl *call) textKind(text []byte) kind {
 	mediaType, _, _ := mime.ParseMediaType(cl.resp.Header.Get("Content-Type"))
 	if mediaType == "text/event-stream" && upstream.Encoding(cl.resp.Header) == "" && (len(text) == 0 || text[0] != '<') {
@@ -239,7 +240,7 @@ func (cl *call) textKind(text []byte) kind {
 }
 
 func (cl *call) refusal() *upstream.Error {
-	// The status decides, so the beginning of a truncated body is enough.
+	// A read error is ignored: the status decides, and the beginning of the body is enough.
 	body, _ := io.ReadAll(io.LimitReader(cl, maxErrorBody))
 	said, _ := cl.client.ep.ResponseError(op, cl.resp, body)
 	e := judge(said)
@@ -298,7 +299,7 @@ func (cl *call) broken(err error) *upstream.Error {
 	return cl.explain(cl.found(code, message, err))
 }
 
-// explain replaces e's reason by the cause of the call's cancellation, if any, and judges e.
+// explain replaces e's reason with the cause of the call's cancellation, if any, and judges e.
 func (cl *call) explain(e *upstream.Error) *upstream.Error {
 	cause := context.Cause(cl.ctx)
 	if late, ok := errors.AsType[*timeoutError](cause); ok {

@@ -1,6 +1,7 @@
-// Package chat is the client for POST /v1/chat/completions, whole or streamed. It inspects JSON
-// only as far as that needs and does not decode requests or replies into Go types. It repeats a
-// call only if a reused connection failed or the upstream refused the HTTP/2 stream.
+// Package chat is a client for POST /v1/chat/completions, with whole or streamed replies. It
+// inspects only the JSON that it must understand, and does not decode requests or replies into Go
+// types. It repeats a call only if a reused connection failed or the upstream refused the HTTP/2
+// stream.
 package chat
 
 import (
@@ -18,7 +19,7 @@ const op = "chat"
 
 const completions = "/v1/chat/completions"
 
-// Options limits each call. Zero values mean the defaults.
+// Options holds the limits of each call. A zero field selects its default.
 type Options struct {
 	// FirstByte bounds the time from the start of a streamed call to the first byte of its answer.
 	// Default 120 s.
@@ -26,14 +27,15 @@ type Options struct {
 	// Answer replaces FirstByte in Complete, because the upstream sends nothing until it has
 	// generated the whole reply. Default 10 min.
 	Answer time.Duration
-	// Idle bounds the time without bytes, including comments, once the answer has begun. Default 60
-	// s.
+	// Idle bounds the time without any bytes once the answer has started. Comments count as bytes.
+	// Default 60 s.
 	Idle time.Duration
 	// Total bounds the whole call. Default 30 min.
 	Total time.Duration
-	// MaxEvent bounds the bytes of a stream event. Default 32 MiB.
+	// MaxEvent bounds the size of a stream event in bytes. Default 32 MiB.
 	MaxEvent int
-	// MaxReply bounds the bytes of a whole reply, read or assembled. Default 32 MiB.
+	// MaxReply bounds the size of a whole reply in bytes, whether read or assembled. Default 32
+	// MiB.
 	MaxReply int
 }
 
@@ -65,8 +67,8 @@ func New(ep *upstream.Endpoint, opts Options) *Client {
 type Request struct {
 	// JobID is sent as Idempotency-Key unless it is empty.
 	JobID string
-	// Body is the upstream's JSON, sent byte for byte. It must not change until Complete returns or
-	// the stream is closed.
+	// Body is the JSON for the upstream, sent byte for byte. It must not change until Complete
+	// returns or the stream is closed.
 	Body []byte
 	// OnResend, if not nil, is called before the request is sent a second time.
 	OnResend func()
@@ -84,11 +86,11 @@ type Reply struct {
 	Status int
 }
 
-// Complete requests a whole reply, with upstream.Endpoint.DoRepeatable. Every error is an
-// *upstream.Error: one that the upstream reported (Said), one with a code of this package, or a
-// broken connection without a code. Written is false only if the upstream certainly did not process
-// the request. Final is true if the same request would fail again. Scope is set by the table in
-// outcome.go.
+// Complete requests a whole reply, using upstream.Endpoint.DoRepeatable. Every error is an
+// *upstream.Error. It was reported by the upstream (Said), has a code of this package, or describes
+// a broken connection and has no code. Written is false only if the upstream certainly did not
+// process the request. Final is true if the same request would fail again. Scope is set by the
+// table in outcome.go.
 func (c *Client) Complete(ctx context.Context, req Request) (*Reply, error) {
 	call, err := c.open(ctx, req, "application/json", limits{c.opts.Answer, c.opts.Idle, c.opts.Total})
 	if err != nil {

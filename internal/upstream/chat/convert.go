@@ -7,9 +7,9 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// toChunks converts a whole reply to chunks: per choice one with the message and one with the
-// finish_reason, then one with the usage. Assembled again, they yield the reply with all its
-// fields.
+// toChunks converts a whole reply to chunks. Each choice gets a chunk with the message and one with
+// the finish_reason, and a last chunk has the usage. Assembling the chunks yields the reply with
+// all its fields.
 func toChunks(reply []byte) ([][]byte, error) {
 	t := split{head: []byte(`{"object":"chat.completion.chunk"`)}
 	c := body.NewCursor(reply)
@@ -67,8 +67,8 @@ func (t *split) chunk(choice []byte) []byte {
 	return append(chunk, "]}"...)
 }
 
-// splitChoices makes two streamed choices of each choice: one with the message, and one with the
-// finish_reason if there is any.
+// splitChoices splits each choice into two streamed choices, one with the message and one with the
+// finish_reason. A choice without a finish_reason gets only the first.
 func splitChoices(array []byte) (messages, finishes [][]byte, err error) {
 	if isNull(array) {
 		return nil, nil, nil
@@ -122,7 +122,7 @@ func splitChoice(c *body.Cursor, n int) (message, finish []byte) {
 	return message, finish
 }
 
-// withCallIndexes writes a message as a delta, with an index in each tool call.
+// withCallIndexes appends a message to dst as a delta, with an index in each tool call.
 func withCallIndexes(dst, message []byte) []byte {
 	calls := body.NewCursor(body.FindMember(message, "tool_calls"))
 	if calls.Peek() != '[' {

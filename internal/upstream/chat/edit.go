@@ -2,9 +2,9 @@ package chat
 
 import "github.com/genbus/genbus/internal/body"
 
-// The functions in this file set one member of a request's body and leave every other byte as it
-// is. They never write to the given text. If a stored body cannot be edited, its text stays the
-// same.
+// The functions in this file set one member of a request's body and leave every other byte
+// unchanged. They never write to the given text. A stored body that cannot be edited keeps its
+// text.
 
 // AskForStream sets stream to true.
 func AskForStream(d body.Document) body.Document { return d.With("stream", []byte("true")) }

@@ -3,18 +3,18 @@ package chat
 import "github.com/genbus/genbus/internal/body"
 
 // growth is the shape of a chunk that only adds text to parts that the assembler already holds. A
-// later chunk of this shape needs no walk: its texts are appended to the same parts, and the rest
-// is known.
+// later chunk of this shape need not be walked. Its strings go to the same parts, and the rest of
+// the chunk adds nothing new.
 type growth struct {
 	shape  shape
-	to     [maxHoles]*part // the part to which each hole's text goes, valid until a part is added
+	to     [maxHoles]*part // the part that each hole's text is added to; valid until a part is added
 	unused int             // consecutive samples without a match
 }
 
-// maxUnused bounds the samples taken from a stream whose chunks all differ.
+// maxUnused limits the samples taken from a stream whose chunks all differ.
 const maxUnused = 8
 
-// apply adds a chunk that matches the shape. It returns false for any other chunk.
+// apply adds a chunk if it matches the shape, and returns false otherwise.
 func (g *growth) apply(block []byte, b *budget) bool {
 	texts, ok := g.shape.match(block)
 	if !ok {
@@ -31,7 +31,7 @@ func (g *growth) apply(block []byte, b *budget) bool {
 	return true
 }
 
-// learn samples the chunk that was just added, if repeating it would only add text.
+// learn samples the chunk that was just added, if repeating the chunk would only add text.
 func (g *growth) learn(a *Assembler, block []byte) {
 	g.shape.forget()
 	if g.unused++; g.unused > maxUnused {
@@ -45,7 +45,7 @@ func (g *growth) learn(a *Assembler, block []byte) {
 		case "obfuscation":
 			only = g.hole(c, c.Value(), a.top.find(string(name))) && only
 		default:
-			c.Value() // kept once, so a repeat changes nothing
+			c.Value() // a repeated value changes nothing
 		}
 	}
 	if !only || c.Bad {

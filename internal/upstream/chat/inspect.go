@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// maxChoices bounds the choices of a reply. The protocol allows 128.
+// maxChoices limits the choices of a reply. The protocol allows 128.
 const maxChoices = 1024
 
 var (
@@ -17,7 +17,7 @@ var (
 	errTooManyChoices = errors.New("more than 1024 choices")
 )
 
-// progress tracks which choices of a reply have begun and finished.
+// progress tracks which choices of a reply have started and finished.
 type progress struct {
 	choices []choiceProgress
 	shape   shape
@@ -55,14 +55,14 @@ type findings struct {
 	named, choices, message, failed, finished bool
 }
 
-// look inspects one chunk or a whole reply. failed is true if it is an error.
+// look inspects a chunk or a whole reply. failed is true if block is an error.
 func (p *progress) look(block []byte) (failed bool, err error) {
 	if p.shape.fits(block) {
 		return false, nil
 	}
 	p.shape.forget()
 	f, err := p.walk(block)
-	// A bare {"code":..,"message":..} is a flat error.
+	// A bare {"code":..,"message":..} is an error, too.
 	failed = f.failed || f.message && !f.named && !f.choices
 	if err != nil || failed || f.finished {
 		p.shape.forget()
@@ -153,8 +153,7 @@ func isNull(v []byte) bool { return string(v) == "null" }
 
 func isString(v []byte) bool { return len(v) >= 2 && v[0] == '"' }
 
-// validJSON allows duplicate names and invalid UTF-8, which genbus passes on as the upstream sent
-// them.
+// validJSON allows duplicate names and invalid UTF-8, which genbus passes on unchanged.
 func validJSON(v []byte) bool {
 	return jsontext.Value(v).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
@@ -162,7 +161,8 @@ func validJSON(v []byte) bool {
 // isReason reports whether v is a finish_reason. Some servers send "" instead of null.
 func isReason(v []byte) bool { return isString(v) && len(v) > 2 }
 
-// isNothing reports whether the value of an error member means no error.
+// isNothing reports whether a value means that the member is not set, for example that there is no
+// error.
 func isNothing(v []byte) bool {
 	switch string(v) {
 	case "", "null", `""`, "{}", "[]", "false", "0":
@@ -171,7 +171,7 @@ func isNothing(v []byte) bool {
 	return false
 }
 
-// number parses a small non-negative integer, and returns otherwise if that fails.
+// number parses a non-negative integer. If that fails, it returns otherwise.
 func number(v []byte, otherwise int) int {
 	if len(v) == 1 && v[0] >= '0' && v[0] <= '9' {
 		return int(v[0] - '0')

@@ -8,12 +8,12 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Codes of the errors that this package detects (Said is false). They are part of genbus's error
-// contract.
+// Codes of the errors that this package detects itself (Said is false). They are part of genbus's
+// error contract.
 const (
 	// CodeFirstByteTimeout means that nothing arrived within Options.FirstByte or Answer.
 	CodeFirstByteTimeout = "first_byte_timeout"
-	// CodeIdleTimeout means that the answer began and then stalled for Options.Idle.
+	// CodeIdleTimeout means that the answer started and then stalled for Options.Idle.
 	CodeIdleTimeout = "idle_timeout"
 	// CodeTotalTimeout means that the answer did not end within Options.Total.
 	CodeTotalTimeout = "total_timeout"
@@ -28,9 +28,9 @@ const (
 	CodeCancelled = "cancelled"
 )
 
-// outcome is a row of the table below: how to judge one kind of failure.
+// outcome is a row of the table below. It judges one kind of failure.
 type outcome struct {
-	// code and kind are path.Match patterns for the error's code and type. "" matches all.
+	// code and kind are path.Match patterns for the error's code and type. "" matches anything.
 	code, kind string
 	from, to   int // HTTP status, both inclusive
 	final      bool
@@ -44,9 +44,9 @@ const (
 )
 
 // outcomes decides for every failed call whether the same request would fail again, and what the
-// failure is about. The first matching row wins. Codes come first, because real servers answer 503
-// for an unknown model, 500 for an empty list of messages and 429 for an exhausted quota. Error
-// types come after the statuses of refusals, because servers call almost everything an
+// failure applies to. The first matching row wins. Codes come first, because real servers answer
+// 503 for an unknown model, 500 for an empty list of messages and 429 for an exhausted quota. Most
+// error types come after the statuses of refusals, because servers call almost everything an
 // invalid_request_error.
 var outcomes = []outcome{
 	// Detected by this package.
@@ -93,8 +93,8 @@ var outcomes = []outcome{
 	byCode("unsupported_parameter", final, upstream.ScopeRequest),
 	byCode("unsupported_value", final, upstream.ScopeRequest),
 
-	// Some servers leave the code empty and put these into the type. Status 429 alone would mean
-	// "slow down".
+	// Some servers leave the code empty and put these words into the type. Status 429 alone would
+	// mean a rate limit.
 	byType("billing_*", final, upstream.ScopeKey),
 	byType("insufficient_quota", final, upstream.ScopeKey),
 	byType("insufficient_user_quota", final, upstream.ScopeKey),
@@ -118,7 +118,7 @@ var outcomes = []outcome{
 	byType("BadRequestError", final, upstream.ScopeRequest),
 	byType("invalid_request*", final, upstream.ScopeRequest),
 
-	// No answer, a truncated answer, an error within a success answer, 5xx.
+	// No answer, a truncated answer, an error inside a success answer, or 5xx.
 	byStatus(0, maxStatus, passing, upstream.ScopeUpstream),
 }
 
@@ -142,7 +142,7 @@ func judge(e *upstream.Error) *upstream.Error {
 	return e
 }
 
-// find returns the index of the first matching row. The last row matches all.
+// find returns the index of the first matching row. The last row matches everything.
 func find(e *upstream.Error) int {
 	status := statusOf(e)
 	return slices.IndexFunc(outcomes, func(o outcome) bool {
@@ -154,13 +154,13 @@ func matches(pattern, word string) bool {
 	if pattern == "" {
 		return true
 	}
-	// The tests would notice a bad pattern.
+	// The error can only be a bad pattern, which the tests would catch.
 	ok, _ := path.Match(pattern, word)
 	return ok
 }
 
-// statusOf returns the status to judge by. A code that is a number is the HTTP status of a server
-// further upstream. It counts only within an answer that began with a success status.
+// statusOf returns the status to judge by. A numeric code is the HTTP status of a server further
+// upstream. It counts only in an answer that started with a success status.
 func statusOf(e *upstream.Error) int {
 	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n <= 599 && e.HTTPStatus < 300 {
 		return n

@@ -7,15 +7,16 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// errReplyTooLarge says that the reply exceeds the assembler's limit.
+// errReplyTooLarge reports that the reply exceeds the assembler's limit.
 var errReplyTooLarge = errors.New("the reply is larger than allowed")
 
-// errTooManyFields bounds the cost of looking up a name.
+// errTooManyFields reports an object with more fields than maxFields, which bounds the cost of
+// looking up a name.
 var errTooManyFields = errors.New("an object of more than 256 fields")
 
 const (
 	maxFields = 256
-	// partCost is the memory of a field beyond its bytes.
+	// partCost is the memory that a field uses in addition to its bytes.
 	partCost = 64
 )
 
@@ -38,14 +39,14 @@ func (b *budget) take(n int) bool {
 	return true
 }
 
-// rule says how to merge the values of a field over all chunks.
+// rule describes how to merge the values of a field across chunks.
 type rule int
 
 const (
 	ruleLast  rule = iota // the last value that is not empty
 	ruleFirst             // the first value that is not empty
-	ruleMore              // concatenate arrays; of other values keep the last
-	ruleJoin              // concatenate texts and arrays
+	ruleMore              // concatenate arrays; keep the last of other values
+	ruleJoin              // concatenate strings and arrays
 	ruleDrop              // drop the field
 	ruleInto              // merge objects by the rules of their fields
 	ruleCalls             // merge tool calls
@@ -68,14 +69,14 @@ func (s *schema) of(name []byte) field {
 	return field{rule: s.others}
 }
 
-// record is an object being assembled. Its fields keep the order in which they first appeared.
+// record is an object being assembled. Its fields are in the order in which they first appeared.
 type record struct {
 	parts []part
 }
 
-// part is a field of a record, as raw JSON. Text and arrays that may still grow lack their quotes
-// or brackets. Text can be concatenated byte by byte, even if an escape, a surrogate pair or a
-// UTF-8 sequence is split between chunks.
+// part is a field of a record, as raw JSON. Strings and arrays that may still grow are stored
+// without quotes or brackets. Strings can be concatenated byte by byte, even if an escape, a
+// surrogate pair or a UTF-8 sequence is split between chunks.
 type part struct {
 	name  string
 	form  form
@@ -163,8 +164,8 @@ func (r *record) add(name, v []byte, f field, b *budget) {
 	}
 }
 
-// setLast replaces the value, unless the new one is empty (null, "", {} or []) and follows a
-// meaningful one, or the part is an object or growing text.
+// setLast replaces the value. It keeps the old one if the part is not raw JSON, or if the new value
+// is empty (null, "", {} or []) and the old one is not null.
 func (p *part) setLast(v []byte, b *budget) {
 	if p.form != formRaw || len(p.bytes) > 0 && !isNull(p.bytes) && isEmpty(v) {
 		return
@@ -172,7 +173,7 @@ func (p *part) setLast(v []byte, b *budget) {
 	p.set(v, b)
 }
 
-// isEmpty reports whether a value is empty. false and 0 are not.
+// isEmpty reports whether a value is empty. The values false and 0 are not empty.
 func isEmpty(v []byte) bool {
 	switch string(v) {
 	case "null", `""`, "{}", "[]":
@@ -213,7 +214,7 @@ func (p *part) joinArray(v []byte, b *budget) {
 		if len(before) > 0 {
 			p.set(textItem(before), b)
 		}
-	default: // an array already, or a form that items do not change
+	default: // already an array, or a form that items do not change
 	}
 	c := body.NewCursor(v)
 	for range c.Elements() {

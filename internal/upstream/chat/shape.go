@@ -2,22 +2,22 @@ package chat
 
 import "github.com/genbus/genbus/internal/body"
 
-// Limits for chunks that are worth remembering.
+// Limits on the chunks that are remembered.
 const (
 	maxHoles = 4
 	maxShape = 4 << 10
 )
 
-// shape is a chunk with holes in place of its text. Most chunks of a stream differ only in text. A
-// chunk that matches the shape byte for byte outside the holes has the same structure and need not
-// be walked.
+// shape is a chunk with holes in place of its strings. Most chunks of a stream differ only in text.
+// A chunk that matches the shape byte for byte outside the holes has the same structure and need
+// not be walked.
 type shape struct {
 	sample []byte
 	holes  [maxHoles]span
 	n      int
 }
 
-// span is sample[from:to], a string with its quotes.
+// span is sample[from:to], a string including its quotes.
 type span struct{ from, to int }
 
 // hole records that c has just read the string v.
@@ -28,7 +28,7 @@ func (s *shape) hole(c *body.Cursor, v []byte) {
 	}
 }
 
-// forget drops the shape, so that new holes can be recorded.
+// forget discards the shape, so that new holes can be recorded.
 func (s *shape) forget() { s.n = 0 }
 
 // keep makes block, whose holes are recorded, the sample.
@@ -46,7 +46,7 @@ func (s *shape) fits(block []byte) bool {
 	return ok
 }
 
-// match is fits, and returns the strings in the holes.
+// match is like fits but also returns the strings in the holes.
 func (s *shape) match(block []byte) (strings [maxHoles][]byte, ok bool) {
 	if s.n == 0 {
 		return strings, false

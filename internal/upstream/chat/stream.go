@@ -16,15 +16,15 @@ type Stream struct {
 	call      *call
 	events    *sse.Reader
 	progress  progress
-	converted [][]byte // remaining chunks of a reply that came as one JSON answer
+	converted [][]byte // remaining chunks of a reply that arrived as one JSON answer
 	isWhole   bool
 	first     []byte // read by begin, not yet returned
 	err       error  // sticky; io.EOF after a complete reply
 	doneSeen  bool
 }
 
-// Stream requests a streamed reply and waits for its first block. If it fails, no block was
-// received, so the client can still get an HTTP status. Errors are the same as for Complete. The
+// Stream requests a streamed reply and waits for its first block. If it fails, no block has been
+// passed on, so the client can still get an HTTP status. The errors are those of Complete. The
 // caller must close the stream.
 func (c *Client) Stream(ctx context.Context, req Request) (*Stream, error) {
 	call, err := c.open(ctx, req, "text/event-stream, application/json", limits{c.opts.FirstByte, c.opts.Idle, c.opts.Total})
@@ -67,9 +67,9 @@ func (s *Stream) begin() error {
 }
 
 // Next returns the next block of the reply: the upstream's JSON byte for byte, which may contain
-// line breaks. It is valid until the next call. The error is io.EOF only if the reply is complete:
-// [DONE] or a finish_reason for every choice was seen. Otherwise it is an *upstream.Error as from
-// Complete. After an error every call returns the same error.
+// line breaks. The block is valid until the next call. The error is io.EOF only if the reply is
+// complete, that is, if the stream contained [DONE] or a finish_reason for every choice. Any other
+// error is an *upstream.Error as from Complete. After an error, every call returns the same error.
 func (s *Stream) Next() ([]byte, error) {
 	if first := s.first; first != nil {
 		s.first = nil
@@ -98,7 +98,8 @@ func (s *Stream) Next() ([]byte, error) {
 	}
 }
 
-// More reports whether Next will return without waiting.
+// More reports whether Next will return without waiting for the upstream. It may return false even
+// though Next would not wait.
 func (s *Stream) More() bool {
 	return s.err == nil && !s.isWhole && s.events != nil && s.events.Buffered()
 }
@@ -113,7 +114,8 @@ func (s *Stream) nextConverted() ([]byte, error) {
 	return block, nil
 }
 
-// look handles an event, which is a block to return, the end, or an error.
+// look handles an event, which is a block to return, the end of the stream, an error or a block to
+// skip.
 func (s *Stream) look(event sse.Event) (use bool, err error) {
 	data := event.Data
 	switch {
@@ -137,8 +139,8 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 	return true, nil
 }
 
-// end distinguishes a complete reply from a truncated one. If everything arrived, connection errors
-// do not matter, but a cancelled call stays cancelled.
+// end distinguishes a complete reply from a truncated one. Connection errors do not matter once
+// everything has arrived, but a cancelled call stays cancelled.
 func (s *Stream) end(err error) error {
 	if s.progress.complete() && s.call.parent.Err() == nil && !errors.Is(err, sse.ErrTooLong) {
 		return io.EOF
@@ -146,8 +148,8 @@ func (s *Stream) end(err error) error {
 	return s.call.broken(err)
 }
 
-// Unusable ends a stream because an Assembler rejected a block with err. It returns an
-// *upstream.Error as from Complete, which Next returns from then on.
+// Unusable ends a stream after an Assembler has rejected a block with err. It returns an
+// *upstream.Error as from Complete. From then on, Next returns the same error.
 func (s *Stream) Unusable(err error) error {
 	s.first, s.err = nil, s.call.assemblyFailed(err)
 	return s.err
@@ -156,7 +158,7 @@ func (s *Stream) Unusable(err error) error {
 // Status returns the answer's HTTP status, 200 to 299.
 func (s *Stream) Status() int { return s.call.resp.StatusCode }
 
-// Close ends the call, finished or not. It may be called twice.
+// Close ends the call, whether or not it has finished. It may be called more than once.
 func (s *Stream) Close() {
 	if s.doneSeen {
 		s.doneSeen = false

@@ -24,7 +24,7 @@ type toolCall struct {
 	record record
 }
 
-// fragment holds the values that decide which call a piece belongs to.
+// fragment holds the values of a tool call fragment that decide which call the fragment belongs to.
 type fragment struct {
 	index int // -1 if missing
 	id    []byte
@@ -82,8 +82,8 @@ func readFragment(v []byte) fragment {
 	return f
 }
 
-// find returns the call that a fragment continues, or nil for a new call. Servers omit the index,
-// repeat the ID, or number every call 0.
+// find returns the call that a fragment continues, or nil if it starts a new call. Some servers
+// omit the index, repeat the ID, or number every call 0.
 func (l *callList) find(f fragment) *toolCall {
 	for i := len(l.calls) - 1; i >= 0; i-- {
 		call := &l.calls[i]

@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// timeoutError is the cause with which a watch cancels.
+// timeoutError is the cancellation cause that a watch sets.
 type timeoutError struct {
 	code, text string
 }
 
 func (e *timeoutError) Error() string { return e.text }
 
-// Timeout implements net.Error's notion of a timeout.
+// Timeout marks the error as a timeout, as in net.Error.
 func (e *timeoutError) Timeout() bool { return true }
 
 // Is makes errors.Is match context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // watch cancels a call that is too slow. A single timer enforces all three limits. To keep reads
-// cheap, they do not reset it; when it fires, it checks whether the current read is overdue and
-// rearms itself. The caller's time between reads does not count as idle.
+// cheap, they do not reset the timer. When it fires, the watch cancels the call if the current read
+// is overdue, and rearms the timer otherwise. Time that the caller spends between reads does not
+// count as idle.
 type watch struct {
 	upstream string
 	limit    limits
@@ -87,8 +88,8 @@ func (w *watch) fire() {
 	}
 }
 
-// setTimer arms the timer for the earliest time at which a read could be overdue. The caller holds
-// mu.
+// setTimer arms the timer for the earliest time at which a read could be overdue. The caller must
+// hold mu.
 func (w *watch) setTimer(now time.Duration) {
 	next := now + w.limit.idle
 	if w.overdue != 0 {

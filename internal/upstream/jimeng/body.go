@@ -11,13 +11,13 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// The vendor counts frames: 24 for each second, plus one.
+// The vendor counts frames: 24 per second, plus one.
 const (
 	framesPerSecond = 24
 	maxSeconds      = 3600
 )
 
-// maxImages counts the first and the last frame.
+// maxImages is 2, for the first and the last frame.
 const maxImages = 2
 
 // rules applies to create bodies. Limits that depend on the model are left to the vendor.
@@ -35,8 +35,8 @@ type bodies struct{}
 
 func (bodies) ModelMember() string { return "req_key" }
 
-// Check applies the rules and two conditions over several members: a prompt is required without an
-// image, and there are at most two images.
+// Check applies the rules and two conditions that involve several members: a prompt is required
+// unless there is an image, and there may be at most two images.
 func (bodies) Check(d body.Document) []body.Violation {
 	found := d.Check(rules)
 	images := len(elements(d.Member("image_urls"))) + len(elements(d.Member("binary_data_base64")))
@@ -53,7 +53,7 @@ func (bodies) Check(d body.Document) []body.Violation {
 	return found
 }
 
-// Ticket returns the req_key, which a query needs besides the task's ID.
+// Ticket returns the req_key, which a query needs in addition to the task's ID.
 func (bodies) Ticket(d body.Document) string { return d.Text("req_key") }
 
 func (bodies) Asked(d body.Document) upstream.Asked {

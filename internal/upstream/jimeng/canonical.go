@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Words of the vendor's signature, and the scope of this API.
+// Constants of the vendor's signature scheme, and the scope of this API.
 const (
 	algorithm  = "HMAC-SHA256"
 	terminator = "request"
@@ -29,8 +29,8 @@ type scope struct{ day, region, service string }
 
 func (s scope) String() string { return s.day + "/" + s.region + "/" + s.service + "/" + terminator }
 
-// key derives the signing key. The secret is used verbatim: it gets no prefix, and it is not
-// decoded although it looks like Base64.
+// key derives the signing key. The secret is used verbatim: it gets no prefix and is not decoded,
+// although it looks like Base64.
 func (s scope) key(secret string) []byte {
 	key := []byte(secret)
 	for _, part := range []string{s.day, s.region, s.service, terminator} {
@@ -57,8 +57,8 @@ func hash(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// canonicalRequest returns the text to sign for a request. names lists the signed headers in lower
-// case, in the order of the signature.
+// canonicalRequest returns the canonical form of a request. The signature covers its hash. names
+// lists the signed headers in lower case, in the order of SignedHeaders.
 func canonicalRequest(r *http.Request, names []string, bodyHash string) (string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -79,7 +79,8 @@ func canonicalRequest(r *http.Request, names []string, bodyHash string) (string,
 	return b.String(), nil
 }
 
-// headerValue returns all values of a header, so that adding one invalidates the signature.
+// headerValue returns all values of a header joined by commas, so that an added value invalidates
+// the signature.
 func headerValue(r *http.Request, name string) string {
 	if name == "host" {
 		return signedHost(r)

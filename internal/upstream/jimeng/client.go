@@ -1,14 +1,15 @@
 // Package jimeng implements the video protocol of Jimeng (vendor B) on Volcengine's visual API: the
 // client, the vendor's signature, and the surface for the vendor's own clients. The client makes
-// one call at a time; polling is up to the caller.
+// single calls; the caller decides when to poll.
 //
 // Creates and queries are POST /?Action=...&Version=..., and only the body identifies the task. A
-// query needs the create's req_key besides the task's ID, so the req_key is the task's ticket.
+// query needs the create's req_key in addition to the task's ID, so the req_key is the task's
+// ticket.
 //
 // A gateway (upstream.Options.Gateway) accepts the same creates, but some builds refuse queries of
-// this protocol with invalid_api_platform. The error then suggests protocol primary or videos for
-// that gateway. The client cannot fall back to their paths, because the base URL contains the
-// gateway's prefix for this protocol.
+// this protocol with invalid_api_platform. The error then suggests protocol primary or videos
+// instead. The client cannot fall back to their paths, because the base URL contains the gateway's
+// prefix for this protocol.
 package jimeng
 
 import (
@@ -32,10 +33,10 @@ const (
 	queryPath  = "/?Action=" + actionQuery + "&Version=" + version
 )
 
-// maxReqKey bounds the bytes of a req_key, which is stored as the task's ticket.
+// maxReqKey is the maximum length in bytes of a req_key, which is stored as the task's ticket.
 const maxReqKey = 256
 
-// client speaks the protocol to one upstream. It is safe for concurrent use.
+// client speaks the protocol with one upstream key. It is safe for concurrent use.
 type client struct {
 	ep      *upstream.Endpoint
 	gateway bool
@@ -48,9 +49,9 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, gateway: opts.Gateway, now: time.Now}
 }
 
-// Create submits once, with the job's ID as Idempotency-Key. The vendor's code decides before the
-// HTTP status: 10000 with a task ID is Accepted, and the table in outcome.go judges everything
-// else. A body without req_key is not sent, because its task could not be polled.
+// Create submits once, with the job's ID as Idempotency-Key. The vendor's code takes precedence
+// over the HTTP status: 10000 with a task ID is Accepted, and the table in outcome.go judges
+// everything else. A body without req_key is not sent, because its task could not be polled.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	reqKey := bodies{}.Ticket(create.Body)
 	if reqKey == "" || len(reqKey) > maxReqKey {
@@ -86,9 +87,9 @@ func (c *client) accepted(resp *http.Response, raw []byte) (upstream.Submission,
 	return upstream.Submission{UpstreamID: a.taskID(), State: a.firstState()}, nil
 }
 
-// Poll reads the state of a task with a POST, which submits nothing. A failed task is not an error,
-// although the vendor reports it with HTTP 400. Limits, refused signatures and unreadable answers
-// are errors and never fail the task.
+// Poll reads the state of a task with a POST, which does not submit a job. A failed task is not an
+// error, although the vendor reports it with HTTP 400. Limits, refused signatures and unreadable
+// answers are errors and never fail the task.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	if ref.ID == "" || ref.Ticket == "" {
 		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task id or its req_key is empty"))

@@ -7,9 +7,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// gatewayBody returns a create body in a gateway's form: the model also as model, and every
-// parameter also in metadata. Existing members of metadata take precedence. A metadata that is not
-// an object stays as it is.
+// gatewayBody returns a create body in the form that gateways expect. It copies req_key to model,
+// and all other parameters except the prompt to metadata. Existing members of metadata take
+// precedence. If metadata is not an object, it is left unchanged.
 func gatewayBody(d body.Document) body.Document {
 	reqKey, metadata := d.Member("req_key"), d.Member("metadata")
 	if string(metadata) == "null" {
@@ -28,7 +28,7 @@ func gatewayBody(d body.Document) body.Document {
 		}
 	}
 	parameters.Merge(body.Trusted(metadata))
-	// The route chose the model, so metadata must not choose another.
+	// The route chose the model, so metadata must not override it.
 	for _, name := range []string{"req_key", "model"} {
 		parameters.Drop(name)
 	}
@@ -38,7 +38,7 @@ func gatewayBody(d body.Document) body.Document {
 // codeNoQueries is the code of a gateway that does not support queries of this protocol.
 const codeNoQueries = "invalid_api_platform"
 
-// hinted adds advice to the error of a gateway that refuses queries.
+// hinted returns e. If a gateway refused a query, it replaces the error's message with advice.
 func hinted(e *upstream.Error) *upstream.Error {
 	if e.Code == codeNoQueries {
 		e.Message = "the gateway does not answer queries of this protocol (" + codeNoQueries + "); " +
@@ -47,8 +47,8 @@ func hinted(e *upstream.Error) *upstream.Error {
 	return e
 }
 
-// firstState returns the state in a gateway's answer to a create; the vendor's has none. A terminal
-// status is left to the first poll.
+// firstState returns the state in a gateway's answer to a create. The vendor's answer has none. A
+// terminal status counts as running, so that the first poll decides.
 func (a *answer) firstState() upstream.VideoState {
 	s := running(upstream.ProgressionOf(a.Status.Word), a.Status.Word)
 	if s.Progression == upstream.Completed || s.Progression == upstream.Failed {

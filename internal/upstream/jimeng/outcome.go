@@ -7,10 +7,10 @@ import (
 )
 
 // outcomes is the protocol's outcome table. The vendor's codes count even with status 200, where
-// only the code says that the call was refused.
+// only the code shows that the call was refused.
 var outcomes = slices.Concat(upstream.Outcomes{
-	// The vendor's API gateway has its own envelope. It is in front of the service and sends some
-	// of these codes with status 400.
+	// The vendor's API gateway has its own envelope. The gateway is in front of the service and
+	// sends some of these codes with status 400.
 	upstream.ByCode("InvalidAuthorization", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("SignatureDoesNotMatch", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("InvalidAccessKey", upstream.RefusedForGood, upstream.ScopeKey),

@@ -22,11 +22,11 @@ const (
 	replyInternal = 50500
 )
 
-// reply is the vendor's envelope without time_elapsed, which clients do not need and which would
-// make equal answers differ.
+// reply is the vendor's envelope. It omits time_elapsed, because clients do not need it and it
+// would make equal answers differ.
 type reply struct {
 	Code int `json:"code"`
-	// Data is null unless the code is 10000. Some clients treat a task's status as success whatever
+	// Data is null unless the code is 10000. Some clients trust a task's status in Data, whatever
 	// the code.
 	Data      any    `json:"data"`
 	Message   string `json:"message"`
@@ -49,8 +49,8 @@ type replyTask struct {
 	VideoURL string   `json:"video_url"`
 }
 
-// Task answers a create with the task's ID, and a query with its state. As with the vendor, a
-// failed or cancelled task is an HTTP 400.
+// Task answers a create with the task's ID, and a query with its state. As with the vendor, the
+// answer for a failed or cancelled task is an HTTP 400.
 func (surface) Task(c upstream.Call, t *genbusv1.VideoTask, requestID string) (int, []byte) {
 	if c.Op == upstream.CreateTask {
 		return fine(replyCreated{TaskID: t.GetId()}, requestID)
@@ -86,8 +86,8 @@ func failed(t *genbusv1.VideoTask, requestID string) (int, []byte) {
 	return http.StatusBadRequest, encode(reply{Code: code, Message: message, RequestID: requestID, Status: code, TaskID: t.GetId()})
 }
 
-// failureCode returns the vendor's own code if the upstream sent one. Codes of limits are replaced,
-// because they would make clients ask forever.
+// failureCode returns the vendor's own code if the upstream sent one. Codes for limits are
+// replaced, because they would make clients query forever.
 func failureCode(upstreamCode string) int {
 	code, err := strconv.ParseUint(upstreamCode, 10, 32)
 	if err != nil || len(upstreamCode) != 5 || code <= replyOK || aboutTheCall[upstreamCode] {
@@ -96,10 +96,11 @@ func failureCode(upstreamCode string) int {
 	return int(code)
 }
 
-// refusal is the status and code for an error of genbus.
+// refusal is the HTTP status and vendor code for a genbus error.
 type refusal struct{ status, code int }
 
-// refusals covers every error of a create or query. Other errors are internal.
+// refusals covers the errors that a create or query can return. All others are reported as internal
+// errors.
 var refusals = map[errcode.Code]refusal{
 	errcode.InvalidRequest:       {http.StatusBadRequest, replyInvalid},
 	errcode.InvalidJSON:          {http.StatusBadRequest, replyInvalid},
@@ -126,8 +127,8 @@ var refusals = map[errcode.Code]refusal{
 	errcode.ShuttingDown:      {http.StatusServiceUnavailable, replyInternal},
 }
 
-// Refuse answers an error. As with the vendor, an unknown task is a state, and a refused key or
-// signature gets the envelope of the vendor's API gateway.
+// Refuse returns the answer for an error. As with the vendor, an unknown task is reported as a task
+// state. For a refused key or signature, the answer has the envelope of the vendor's API gateway.
 func (surface) Refuse(f *errcode.Error, requestID string) (int, []byte) {
 	if f.Code == errcode.TaskNotFound {
 		return fine(replyTask{Status: "not_found"}, requestID)
@@ -172,7 +173,7 @@ func fine(data any, requestID string) (int, []byte) {
 	return http.StatusOK, encode(reply{Code: replyOK, Data: data, Message: "Success", RequestID: requestID, Status: replyOK})
 }
 
-// encode writes an answer. Invalid UTF-8 is replaced, so encoding cannot fail.
+// encode returns an answer as JSON. Invalid UTF-8 is replaced, so encoding cannot fail.
 func encode(v any) []byte {
 	out, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true), json.FormatNilSliceAsNull(true))
 	if err != nil {

@@ -17,8 +17,8 @@ type signer struct {
 
 var _ upstream.Authorizer = (*signer)(nil)
 
-// NewSigner returns an Authorizer with the vendor's signature for region cn-north-1 and service cv.
-// Both keys are used verbatim.
+// NewSigner returns an Authorizer that signs with the vendor's scheme for region cn-north-1 and
+// service cv. Both keys are used verbatim.
 func NewSigner(accessKey, secretKey string) upstream.Authorizer {
 	return &signer{accessKey: accessKey, secretKey: upstream.Secret(secretKey), now: time.Now}
 }

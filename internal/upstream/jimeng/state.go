@@ -12,23 +12,23 @@ import (
 // urlLifetime is how long the vendor serves a result.
 const urlLifetime = time.Hour
 
-// failures maps the codes of a query that report a failed task to whether the same request would
-// fail again. Other codes are about the query.
+// failures holds the codes in answers to a query that report a failed task. The value is true if
+// the same request would fail again. Other codes concern the query itself.
 var failures = map[string]bool{
-	// The input.
+	// Refused input.
 	"50411": true, "50412": true, "50413": true, "50513": true, "50514": true, "50518": true,
-	// Output texts, and the review itself: the vendor says not to retry.
+	// Refused output text, or a failure of the review itself. The vendor advises against a retry.
 	"50512": true, "50520": true, "50521": true, "50522": true,
-	// This output; another may pass.
+	// Other refused output. The output of another attempt may pass.
 	"50511": false, "50516": false, "50517": false, "50519": false,
 }
 
-// aboutTheCall lists codes that never concern a task, whatever else the answer contains: limits and
-// missing permissions.
+// aboutTheCall lists the codes for limits and missing permissions. They never concern a task,
+// whatever else the answer contains.
 var aboutTheCall = map[string]bool{"50429": true, "50430": true, "50400": true}
 
 // state returns the task's state from the answer to a query, or false if it has none. The code is
-// checked first, because with codes other than 10000 the vendor's data is null or incomplete.
+// checked first, because the vendor's data is null or incomplete if the code is not 10000.
 func (c *client) state(a *answer, resp *http.Response, id string) (upstream.VideoState, bool) {
 	fine := resp.StatusCode/100 == 2
 	var state upstream.VideoState
@@ -49,9 +49,9 @@ func (c *client) state(a *answer, resp *http.Response, id string) (upstream.Vide
 	return state, true
 }
 
-// failed reports whether an answer with a code other than 10000 reports a failed task: by its code,
-// by data that says done, or by an HTTP 400 that names the task. Only the vendor's codes are
-// numbers; words come from gateways.
+// failed reports whether an answer with a code other than 10000 reports a failed task. It does if
+// the code is listed in failures, if the status in its data is done, or if it is an HTTP 400 that
+// names the task. Only the vendor's codes are numbers; gateways send words.
 func (a *answer) failed(status int, id string) bool {
 	code := upstream.Meaningful(string(a.Code))
 	if _, err := strconv.ParseUint(code, 10, 32); err != nil || aboutTheCall[code] {
@@ -71,8 +71,9 @@ func (a *answer) failure() upstream.VideoState {
 	})
 }
 
-// progress reads the vendor's status word. not_found may also mean a new task, so the task counts
-// as running until its deadline. expired is a failure, but a new submission may succeed.
+// progress reads the vendor's status word. Because not_found may also mean a new task, such a task
+// counts as running until its deadline. An expired task has failed, but a new submission may
+// succeed.
 func (c *client) progress(a *answer) upstream.VideoState {
 	word := a.Data.Value.Status.Word
 	if upstream.NormaliseStatus(word) == "not_found" {
@@ -107,7 +108,8 @@ func (c *client) completed(word string, candidates ...string) upstream.VideoStat
 	return failedState(word, &upstream.Error{Message: "the upstream reported done without a video"})
 }
 
-// failedState fills in the fields common to all failures reported by a query.
+// failedState returns the state of a failed task and fills in the fields that all errors from a
+// query share.
 func failedState(word string, e *upstream.Error) upstream.VideoState {
 	e.Op, e.Said, e.Written = upstream.OpPoll, true, true
 	e.Message = upstream.CutMessage(e.Message)

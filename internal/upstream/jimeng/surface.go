@@ -18,14 +18,14 @@ var _ upstream.Surface = surface{}
 // Patterns returns a single path, because the query selects the operation.
 func (surface) Patterns() []string { return []string{"POST /{$}"} }
 
-// queryRules applies to the body of a query. req_key is required as by the vendor, although genbus
-// needs only the ID.
+// queryRules applies to the body of a query. req_key is required because the vendor requires it,
+// although genbus needs only the ID.
 var queryRules = []body.Rule{
 	{Name: "req_key", Required: true, Wrong: body.IsModel},
 	{Name: "task_id", Required: true, Wrong: body.IsText},
 }
 
-// Read returns the operation selected by Action. Bodies checks the body of a create later.
+// Read returns the operation selected by Action. The body of a create is checked later, by Bodies.
 func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -42,7 +42,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	return readQuery(raw)
 }
 
-// oneOf reads a parameter that must appear once with an accepted value.
+// oneOf returns the value of a parameter that must appear exactly once, with an accepted value.
 func oneOf(query url.Values, name string, accepted ...string) (string, []errcode.Violation) {
 	values := query[name]
 	wrong := "is missing"

@@ -20,8 +20,8 @@ var ratios = []struct {
 }
 
 // FromTyped returns the body for a typed request. A field that the protocol cannot express is an
-// error and never dropped, because a paid video that differs from the request is useless. The
-// members of metadata_json and extra_json go to the top level.
+// error rather than being dropped, because a paid video that differs from the request is useless.
+// The members of metadata_json and extra_json go to the top level.
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	if v == nil {
 		return body.Document{}, body.Errorf("video", "is missing")
@@ -44,8 +44,8 @@ func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	return o.Document()
 }
 
-// setImage sets a URL or Base64. The vendor has separate members for them, and takes Base64 without
-// a data URL's prefix.
+// setImage sets an image given as a URL or as Base64. The vendor has separate members for the two,
+// and expects Base64 without the prefix of a data: URL.
 func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if v.Image == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 // maxSkew is the tolerated difference between a request's date and now.
 const maxSkew = 15 * time.Minute
 
-// Errors of a signature. None reveals the correct signature.
+// Errors that reject a signature. None reveals the correct signature.
 var (
 	errMalformed = errors.New("the Authorization header is not \"HMAC-SHA256 Credential=<access key>/<date>/<region>/<service>/request, " +
 		"SignedHeaders=<names>, Signature=<hex>\"")
@@ -33,8 +33,8 @@ type authorization struct {
 	signature string
 }
 
-// parseAuthorization reads "HMAC-SHA256 Credential=..., SignedHeaders=..., Signature=...", each
-// part once and in any order. After an error the result holds the parts read so far.
+// parseAuthorization parses "HMAC-SHA256 Credential=..., SignedHeaders=..., Signature=...". Each
+// part must appear once, in any order. After an error the result holds the parts read so far.
 func parseAuthorization(header string) (authorization, error) {
 	var a authorization
 	rest, ok := strings.CutPrefix(header, algorithm+" ")
@@ -77,7 +77,7 @@ func distinct(names []string) bool {
 	return true
 }
 
-// Signature reads the vendor's signature. An unreadable one still counts as a signature, but never
+// Signature reads the vendor's signature. A malformed one still counts as a signature, but never
 // verifies.
 func (surface) Signature(r *http.Request, raw []byte) (upstream.Signature, bool) {
 	header := r.Header.Get("Authorization")
@@ -97,8 +97,8 @@ func (surface) Signature(r *http.Request, raw []byte) (upstream.Signature, bool)
 	}, true
 }
 
-// verify recomputes the signature of the received request and compares. It accepts any region and
-// service, because the surface is not the vendor's.
+// verify recomputes the signature of the received request and compares it with the one in the
+// header. It accepts any region and service, because this server is not the vendor's.
 func (a authorization) verify(r *http.Request, raw []byte, secret string, now time.Time) error {
 	date := headerValue(r, headerDate)
 	at, err := time.Parse(timeLayout, date)

@@ -13,7 +13,7 @@ import (
 type answer struct {
 	Code      code                  `json:"code"`
 	RequestID lax.Text              `json:"request_id"`
-	relayed                         // if the answer is a bare task
+	relayed                         // set if the answer is a bare task
 	Data      lax.Object[enveloped] `json:"data"`
 }
 
@@ -78,8 +78,8 @@ type problem struct {
 	Message lax.Text `json:"message"`
 }
 
-// deduction is the price of a task in units, as JSON text: a string as the vendor documents it, or
-// a number. It is nil if unknown.
+// deduction is the price of a task in units, as raw JSON. The vendor documents a string, but a
+// number is accepted too. It is nil if unknown.
 type deduction jsontext.Value
 
 func (d *deduction) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -95,17 +95,17 @@ func (d *deduction) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// form is the form of an answer, which its code determines.
+// form is the form of an answer. The answer's code determines it.
 type form int
 
 const (
-	// refusal has any other code.
+	// refusal is an answer with any other code.
 	refusal form = iota
-	// vendorForm has the integer 0.
+	// vendorForm is an answer with the integer code 0.
 	vendorForm
-	// gatewayForm has the string "success".
+	// gatewayForm is an answer with the string code "success".
 	gatewayForm
-	// bareForm has no code.
+	// bareForm is an answer without a code.
 	bareForm
 )
 

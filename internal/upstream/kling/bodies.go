@@ -17,18 +17,19 @@ const (
 	deductionMember = "final_unit_deduction"
 )
 
-// maxExternalID bounds the bytes of an external_task_id, which becomes part of an idempotency key.
+// maxExternalID is the maximum length in bytes of an external_task_id, which becomes part of an
+// idempotency key.
 const maxExternalID = 128
 
-// The range of video lengths over all of the vendor's models, in seconds.
+// The range of video lengths across all of the vendor's models, in seconds.
 const minSeconds, maxSeconds = 3, 15
 
 type bodies struct{}
 
-// ModelMember returns model_name. The vendor ignores a member "model".
+// ModelMember returns model_name. The vendor ignores a member named "model".
 func (bodies) ModelMember() string { return modelMember }
 
-// modelRule requires the model, for routing, although the vendor has a default.
+// modelRule requires the model because routing needs it, although the vendor has a default.
 var modelRule = body.Rule{Name: modelMember, Required: true, Wrong: body.IsModel}
 
 var optionalRules = []body.Rule{
@@ -48,8 +49,8 @@ var (
 	mutedRules = append([]body.Rule{modelRule, {Name: "prompt", Wrong: body.IsString}}, optionalRules...)
 )
 
-// Check checks the members whose format the vendor fixes. Others depend on the model and are left
-// to the vendor.
+// Check checks the members whose format the vendor fixes. The other members depend on the model and
+// are left to the vendor.
 func (bodies) Check(d body.Document) []body.Violation {
 	if kindOf(d) == imageToVideo || jsontext.Value(d.Member("multi_prompt")).Kind() == '[' {
 		return d.Check(mutedRules)
@@ -64,7 +65,8 @@ func (bodies) Asked(d body.Document) upstream.Asked {
 	return upstream.Asked{Size: d.Text("aspect_ratio"), Seconds: d.Number("duration")}
 }
 
-// isImage requires a URL or Base64. It examines only the beginning, because images have megabytes.
+// isImage requires a URL or Base64. It examines only the beginning, because images may be several
+// megabytes long.
 func isImage(value []byte) string {
 	if wrong := body.IsString(value); wrong != "" {
 		return wrong

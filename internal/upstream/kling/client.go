@@ -1,10 +1,10 @@
 // Package kling implements the video protocol of Kling (vendor A), /v1/videos/text2video and
 // /v1/videos/image2video: the client for the vendor or a gateway, and the surface for the vendor's
-// own clients. The client makes one call at a time; polling is up to the caller.
+// own clients. The client makes single calls; the caller decides when to poll.
 //
 // The vendor answers {"code":0,"data":{task}}, with an integer code. A gateway answers a create
-// with a bare task in its own format, and a poll with {"code":"success","data":{task}}, a string
-// code, where the task's "data" holds the vendor's whole answer.
+// with a bare task in its own format. It answers a poll with {"code":"success","data":{task}}, with
+// a string code. The "data" of that task holds the vendor's whole answer.
 package kling
 
 import (
@@ -31,8 +31,8 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, gateway: opts.Gateway, signer: s}
 }
 
-// Create submits once, with the job's ID as Idempotency-Key. Exception: if the vendor refuses a
-// token as stale, it has not looked at the request, so Create sends it once more with a new token.
+// Create submits once, with the job's ID as Idempotency-Key. But if the vendor refuses the token as
+// stale, it has not looked at the request, so Create sends the request again with a new token.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	kind := kindOf(create.Body)
 	sent := withOwnTaskID(create)
@@ -90,7 +90,7 @@ func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstr
 	return e
 }
 
-// Poll reads the state of a task, below the path that created it.
+// Poll reads the state of a task, below the path on which it was created.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
 	// The next poll will use a new token, so repeating this one is not worth it.
@@ -116,8 +116,9 @@ func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, e
 }
 
 // withOwnTaskID sets external_task_id to genbus's own ID. The client's value becomes the job's
-// request ID and is not sent: the vendor requires it to be unique in the account, which several
-// tenants share. The vendor refuses a second create with the same ID, and can find the task by it.
+// request ID and is not sent, because the vendor requires the ID to be unique within the account,
+// which several tenants share. The vendor refuses a second create with the same ID, and can find
+// the task by it.
 func withOwnTaskID(create upstream.VideoCreate) body.Document {
 	return create.Body.WithText(externalMember, cmp.Or(create.OwnID, create.JobID))
 }

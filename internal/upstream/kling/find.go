@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// vendorClient is a client of the vendor itself, which finds tasks by external_task_id. A gateway
-// does not know this ID.
+// vendorClient is a client of the vendor itself. The vendor can find a task by its
+// external_task_id, which a gateway does not know.
 type vendorClient struct{ *client }
 
 // clientOf returns a client that implements upstream.Finder unless it calls a gateway.
@@ -22,7 +22,7 @@ func clientOf(c *client) upstream.VideoClient {
 	return vendorClient{c}
 }
 
-// Find looks up a task below the path that created it.
+// Find looks up a task below the path on which it was created.
 func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream.Found, error) {
 	resp, answered, err := c.ep.Call(ctx, upstream.OpFind, http.MethodGet, taskPath(own), nil, nil)
 	if err != nil {
@@ -50,8 +50,8 @@ func isEmpty(data []byte) bool {
 	return data == nil || string(data) == "null" || string(data) == "[]"
 }
 
-// unlessNotFound returns e unless the vendor says that it sees no such task: by code 1203, or by
-// 1201 (wrong parameter) with a message that says "not found".
+// unlessNotFound returns e, or nil if the vendor reports that there is no such task. The vendor
+// does so with code 1203, or with 1201 (wrong parameter) and a message that contains "not found".
 func unlessNotFound(e *upstream.Error) error {
 	if e.Said && (e.Code == "1203" || e.Code == "1201" && strings.Contains(strings.ToLower(e.Message), "not found")) {
 		return nil

@@ -7,17 +7,17 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// forGateway returns the body in a gateway's form: the model also as "model", and the vendor's
-// parameters also in metadata, because a gateway drops members that it does not know. Existing
-// members of metadata take precedence. Metadata that is not an object is replaced, because the
-// gateway would not read it. The result is the same for every submission of a body. Errors are
+// forGateway returns the body in the form that gateways expect. It copies the model to "model" and
+// the vendor's parameters to metadata, because a gateway drops members that it does not know.
+// Existing members of metadata take precedence. Metadata that is not an object is replaced, because
+// the gateway would not read it. The result is the same for every submission of a body. Errors are
 // *body.FieldError.
 func forGateway(d body.Document) (body.Document, error) {
 	var metadata body.Object
 	if err := mergeMetadata(&metadata, d.Member("metadata")); err != nil {
 		return d, err
 	}
-	// The route chose the model and genbus the task's own ID, so metadata must not choose others.
+	// The route chose the model and genbus the task's own ID, so metadata must not override them.
 	for _, name := range []string{modelMember, "model", externalMember} {
 		metadata.Drop(name)
 	}
@@ -42,8 +42,9 @@ func gatewayReads(name string) bool {
 	return false
 }
 
-// mergeMetadata adds the members of an object to o, which is empty. The object may be inside a
-// string, as clients of gateways write it; then it is also checked. Other values are ignored.
+// mergeMetadata adds the members of the object in value to o, which is empty. The object may be
+// encoded as a string, as clients of gateways write it. In that case it is also checked. Other
+// values are ignored.
 func mergeMetadata(o *body.Object, value jsontext.Value) error {
 	switch value.Kind() {
 	case '{':

@@ -27,7 +27,7 @@ var encoding = base64.RawURLEncoding.Strict()
 // tokenHeader is the first part of every token, with members in the order of the vendor's samples.
 var tokenHeader = encoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
 
-// signer adds a token to requests and keeps it until shortly before it expires.
+// signer adds a token to requests. It reuses the token until shortly before it expires.
 type signer struct {
 	accessKey string
 	secretKey upstream.Secret
@@ -39,9 +39,9 @@ type signer struct {
 	from, until time.Time
 }
 
-// NewJWT returns an Authorizer that sends a bearer token (JWT, HS256) with the access key, signed
-// with the bytes of the secret key. A token is used for 25 minutes. Requests fail if a key is
-// empty.
+// NewJWT returns an Authorizer that sends a bearer token (JWT, HS256). The token contains the
+// access key and is signed with the bytes of the secret key. It is reused for 25 minutes. Requests
+// fail if either key is empty.
 func NewJWT(accessKey, secretKey string) upstream.Authorizer {
 	return &signer{accessKey: accessKey, secretKey: upstream.Secret(secretKey), now: time.Now}
 }
@@ -62,11 +62,11 @@ func (s *signer) Secrets() []string {
 	return []string{string(s.secretKey), string(s.token)}
 }
 
-// Format prints no key, whatever the verb.
+// Format never prints a key, whatever the verb.
 func (s *signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "kling signer") }
 
 // current returns a token that is valid for at least five minutes. It also renews the token if the
-// clock was set back, because the old one would not be valid yet.
+// clock was set back, because the old token would not be valid yet.
 func (s *signer) current() upstream.Secret {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,8 +21,8 @@ func Protocol() upstream.Protocol {
 	}
 }
 
-// The two kinds of tasks. Each is the last segment of its create path and the ticket of its tasks,
-// because a task is read below the path that created it.
+// The two kinds of tasks. Each is the last segment of its create path. It is also the ticket of its
+// tasks, because a task is read below the path on which it was created.
 const (
 	textToVideo  = "text2video"
 	imageToVideo = "image2video"

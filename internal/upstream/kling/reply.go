@@ -52,12 +52,12 @@ type replyVideo struct {
 	Duration string `json:"duration,omitzero"`
 }
 
-// Task answers with the task. The status is 200 even for a failed task.
+// Task returns an answer with the task. The status is 200 even for a failed task.
 func (surface) Task(_ upstream.Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte) {
 	return http.StatusOK, write(reply{Message: "SUCCEED", RequestID: requestID, Data: taskOf(t)})
 }
 
-// Tasks answers with the tasks of the page.
+// Tasks returns an answer with the tasks of the page.
 func (surface) Tasks(_ upstream.Call, list []*genbusv1.VideoTask, requestID string) []byte {
 	data := make([]replyTask, 0, len(list))
 	for _, t := range list {
@@ -66,7 +66,7 @@ func (surface) Tasks(_ upstream.Call, list []*genbusv1.VideoTask, requestID stri
 	return write(reply{Message: "SUCCEED", RequestID: requestID, Data: data})
 }
 
-// Refuse answers with the vendor's code that is closest to the error.
+// Refuse returns an answer with the vendor's code that best matches the error.
 func (surface) Refuse(f *errcode.Error, requestID string) (status int, answer []byte) {
 	status, code := refusalOf(f.Code)
 	if e, ok := errors.AsType[*tokenError](f); ok {
@@ -94,7 +94,7 @@ func refusalOf(c errcode.Code) (status, code int) {
 	case errcode.StorageFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.IndexCatchingUp, errcode.DeadLettersFull, errcode.ShuttingDown:
 		return http.StatusServiceUnavailable, 5001
 	case errcode.AcceptanceUnknown:
-		// The create may have been accepted. The vendor's clients expect this of any 5xx.
+		// The create may have been accepted. The vendor's clients assume this for any 5xx.
 		return http.StatusGatewayTimeout, 5002
 	default:
 		return http.StatusInternalServerError, 5000
@@ -142,7 +142,7 @@ func videosOf(t *genbusv1.VideoTask) []replyVideo {
 	return list
 }
 
-// deductionOf returns the price of the task if the upstream reported it.
+// deductionOf returns the price of the task, or "" if the upstream did not report it.
 func deductionOf(t *genbusv1.VideoTask) string {
 	extra := body.Trusted(t.GetUsage().GetExtraJson())
 	return cmp.Or(extra.Text(deductionMember), extra.Number(deductionMember))
@@ -152,7 +152,7 @@ func millis(t *timestamppb.Timestamp) int64 { return t.AsTime().UnixMilli() }
 
 // write encodes the reply as JSON. Invalid UTF-8 is replaced.
 func write(r reply) []byte {
-	// Only text can be invalid, and it is replaced.
+	// Only invalid UTF-8 could fail, and lax.Options allows it.
 	answer, _ := json.Marshal(r, lax.Options)
 	return answer
 }

@@ -14,11 +14,11 @@ import (
 // Limits on tokens from clients.
 const (
 	maxToken     = 8 << 10        // bytes
-	maxTokenLife = 24 * time.Hour // from now; longer tokens amount to permanent keys
+	maxTokenLife = 24 * time.Hour // from now; a longer-lived token amounts to a permanent key
 	clockSkew    = time.Minute
 )
 
-// tokenError says why a token is refused, with the vendor's code.
+// tokenError holds the reason a token is refused, and the vendor's code for that reason.
 type tokenError struct {
 	code   int
 	reason string
@@ -47,8 +47,8 @@ type claims struct {
 	NotBefore *float64 `json:"nbf"`
 }
 
-// Signature reads the token in the Authorization header. It is false for a bearer key that is not a
-// token, and for a token without an issuer or with an algorithm other than HS256.
+// Signature reads the token in the Authorization header. The bool is false for a bearer key that is
+// not a token, and for a token without an issuer or with an algorithm other than HS256.
 func (surface) Signature(r *http.Request, _ []byte) (upstream.Signature, bool) {
 	t, ok := readToken(r.Header.Get("Authorization"))
 	if !ok {
@@ -84,7 +84,7 @@ func decodePart(part string, v any) bool {
 	return err == nil && json.Unmarshal(text, v) == nil
 }
 
-// verify checks the signature and the times, with a minute's tolerance for the client's clock. The
+// verify checks the signature and the times, allowing the client's clock to be off by a minute. The
 // error is a *tokenError.
 func (t token) verify(secretKey string, now time.Time) error {
 	if secretKey == "" || !hmac.Equal(t.mac, macOf(t.signed, secretKey)) {

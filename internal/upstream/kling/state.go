@@ -17,12 +17,12 @@ const resultLife = 30 * 24 * time.Hour
 type report struct {
 	status   lax.Status
 	progress lax.Percent
-	// reason and code say why the task failed.
+	// reason and code explain why the task failed.
 	reason string
 	code   string
-	// vendor is the task in the vendor's format, as far as it is known.
+	// vendor is the task in the vendor's format, possibly incomplete.
 	vendor task
-	// urls are where gateways may put the result's URL.
+	// urls are the values of the fields in which gateways may put the result's URL.
 	urls      []lax.Text
 	requestID lax.Text
 }
@@ -50,7 +50,7 @@ func (r *relayed) report(v *vendorAnswer) report {
 	}
 	rep := report{
 		status: r.Status, progress: r.Progress, vendor: vendor, requestID: v.RequestID,
-		urls: []lax.Text{r.ResultURL, r.URL, r.Metadata.Value.URL, r.FailReason}, // where older gateways put the URL of a success
+		urls: []lax.Text{r.ResultURL, r.URL, r.Metadata.Value.URL, r.FailReason}, // older gateways put the URL of a result into FailReason
 		code: string(r.Error.Value.Code),
 	}
 	refused := lax.Text("")
@@ -84,7 +84,8 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	return state, true
 }
 
-// failure returns why the task failed. Final is true if the upstream rejected the request itself.
+// failure returns the error of a failed task. Final is true if the upstream rejected the request
+// itself.
 func (r *report) failure() *upstream.Error {
 	status := upstream.NormaliseStatus(r.status.Word)
 	word := r.code
@@ -98,7 +99,8 @@ func (r *report) failure() *upstream.Error {
 	}
 }
 
-// videos returns the vendor's list of results, or else the first usable URL, or nil.
+// videos returns the usable results in the vendor's list. If there are none, it returns the first
+// usable URL from a gateway, or nil.
 func (r *report) videos() []upstream.VideoFile {
 	var files []upstream.VideoFile
 	for _, c := range r.vendor.TaskResult.Value.Videos {
@@ -119,7 +121,7 @@ func (r *report) videos() []upstream.VideoFile {
 	return nil
 }
 
-// expiry returns when the vendor's URLs expire; zero if unknown.
+// expiry returns when the vendor's URLs expire, or zero if unknown.
 func (r *report) expiry() time.Time {
 	if r.vendor.UpdatedAt.IsZero() {
 		return time.Time{}
@@ -137,8 +139,8 @@ func (r *report) usage() []byte {
 	return o.JSON()
 }
 
-// requestID returns the vendor's ID of the call. Only gateways send it in a header; otherwise it is
-// in the body.
+// requestID returns the upstream's ID for the call. Only gateways send it in a header; the vendor
+// sends it in the body.
 func (a *answer) requestID(resp *http.Response) string {
 	return cmp.Or(upstream.RequestID(resp.Header), upstream.CutWord(lax.First(a.report().requestID, a.RequestID)))
 }

@@ -25,7 +25,7 @@ var (
 // from other paths.
 const externalPrefix = externalMember + ":"
 
-// jobID matches the ID of a video job. Any other word in its place is an external_task_id.
+// jobID matches the ID of a video job. Any other value in its place is an external_task_id.
 var jobID = regexp.MustCompile(`^video_[a-z2-7]{26}$`)
 
 func (surface) Patterns() []string {
@@ -63,8 +63,8 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	}
 }
 
-// readCreate requires the body on the path for its kind, as the vendor does. Bodies checks the
-// other members.
+// readCreate refuses a body on the path for the other kind of task, as the vendor does.
+// Bodies.Check checks the other members.
 func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	d := body.Parse(raw)
 	if err := d.Err(); err != nil {
@@ -122,7 +122,8 @@ func readList(query url.Values) (upstream.Call, error) {
 	return upstream.Call{Op: upstream.ListTasks, Page: page, Size: size}, nil
 }
 
-// number reads a query parameter from 1 to limit, or returns otherwise if it is missing.
+// number parses a query parameter that must be from 1 to limit. If the parameter is missing, it
+// returns otherwise.
 func number(query url.Values, name string, otherwise, limit int) (int, error) {
 	text := query.Get(name)
 	if text == "" {

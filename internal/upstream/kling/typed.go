@@ -10,9 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/protocol"
 )
 
-// FromTyped converts a typed request to the vendor's members. A field without such a member is an
+// FromTyped converts a typed request to the vendor's members. A field that has no such member is an
 // error, so that nothing is dropped silently. The members of metadata_json and extra_json go to the
-// top level, because the vendor nests nothing. Errors are *body.FieldError.
+// top level, because the vendor does not nest parameters. Errors are *body.FieldError.
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	if err := unsupported(v); err != nil {
 		return body.Document{}, err
@@ -47,7 +47,7 @@ func unsupported(v *genbusv1.VideoGeneration) error {
 	return nil
 }
 
-// setImage sets a URL as it is, and Base64 data without its data: prefix.
+// setImage sets a URL unchanged, and Base64 data without its data: prefix.
 func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	image := v.GetImage()
 	if hasDataPrefix(image) {
@@ -79,7 +79,7 @@ var ratios = []struct {
 	name          string
 }{{16, 9, "16:9"}, {9, 16, "9:16"}, {1, 1, "1:1"}}
 
-// setRatio sets the size as an aspect ratio; the model determines the pixels.
+// setRatio sets the size as an aspect ratio, because the model determines the pixels.
 func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if v.Width == nil && v.Height == nil {
 		return nil

@@ -1,6 +1,6 @@
-// Package lax reads JSON fields as real servers write them: numbers in strings, strings in numbers,
-// null anywhere. It skips a field with an unexpected form, so that one odd field does not make a
-// whole answer unreadable. It is for answers; requests are checked strictly.
+// Package lax reads JSON fields as real servers write them, for example numbers as strings, strings
+// as numbers, and null anywhere. It skips a field with an unexpected form, so that one odd field
+// does not make a whole answer unreadable. It is meant for answers; requests are checked strictly.
 package lax
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxItems bounds the items read of a list.
+// MaxItems limits the items read from a list.
 const MaxItems = 64
 
 // Text is a JSON string, or "".
@@ -89,7 +89,8 @@ func readNumber(dec *jsontext.Decoder) (string, error) {
 	return string(v), err
 }
 
-// Percent is a progress as a number or "37%", truncated to an integer and limited to 0 to 100.
+// Percent is a progress value, given as a number or as "37%", truncated to an integer and limited
+// to 0 to 100.
 type Percent struct {
 	Value int
 	Set   bool
@@ -106,7 +107,7 @@ func (p *Percent) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Moment is a Unix time in seconds or milliseconds, or RFC 3339 text.
+// Moment is a Unix time in seconds or milliseconds, or a time in RFC 3339 format.
 type Moment struct{ time.Time }
 
 // UnmarshalJSONFrom reads a number or a string and skips anything else.
@@ -124,8 +125,8 @@ func (m *Moment) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 // Options make decoding accept duplicate names and invalid UTF-8, which servers send.
 var Options = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// unix distinguishes seconds and milliseconds by their size, and returns the zero time for other
-// numbers.
+// unix distinguishes seconds and milliseconds by their magnitude. It returns the zero time for
+// numbers out of range.
 func unix(f float64) time.Time {
 	const firstMillis, last = 1e11, 1e14
 	if !(f > 0 && f < last) {

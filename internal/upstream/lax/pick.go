@@ -8,9 +8,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Decode decodes an answer. It fails if body is not a JSON object; odd fields inside are skipped if
-// T consists of this package's types. The result is never nil and holds what was read before the
-// error.
+// Decode decodes an answer. It fails if body is not a JSON object. Unexpected fields inside are
+// skipped if T consists of this package's types. The result is never nil. After an error it holds
+// the fields read so far.
 func Decode[T any](body []byte) (*T, error) {
 	answer := new(T)
 	err := json.Unmarshal(body, answer, Options)
@@ -45,8 +45,8 @@ func Pixels(n Number) int {
 	return int(n)
 }
 
-// ID is a text or integer ID. Inside an envelope, some servers use the integer for a database key
-// instead of the task's ID.
+// ID is a string or integer ID. Inside an envelope, some servers send an integer that is a database
+// key, not the task's ID.
 type ID struct {
 	Word  Word
 	IsInt bool
@@ -58,7 +58,7 @@ func (i *ID) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return i.Word.UnmarshalJSONFrom(dec)
 }
 
-// Text returns a text ID, and "" for an integer.
+// Text returns a string ID, or "" for an integer.
 func (i ID) Text() Word {
 	if i.IsInt {
 		return ""

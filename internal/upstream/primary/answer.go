@@ -10,9 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// answer is a 2xx answer to a create or poll. The documented form is flat. The implementation in
-// the field wraps the task in an envelope {"code":"success", "message":"","data":{task}} and puts
-// the vendor's answer into the task's "data".
+// answer is a 2xx answer to a create or poll. The documented form is flat. The common
+// implementation wraps the task in an envelope {"code":"success", "message":"","data":{task}} and
+// puts the vendor's answer into the task's "data".
 type answer struct {
 	task
 	Data lax.Object[wrapped] `json:"data"`
@@ -50,8 +50,8 @@ type task struct {
 	Usage    lax.RawObject `json:"usage"`
 }
 
-// vendor is the answer of the vendor behind the gateway, with the fields that may hold the only
-// result or reason.
+// vendor is the answer from the vendor behind the gateway. It holds only the fields that may
+// contain a result or a reason that appears nowhere else.
 type vendor struct {
 	Code       lax.Word               `json:"code"`
 	Message    lax.Text               `json:"message"`
@@ -71,7 +71,7 @@ type taskResult struct {
 	Videos lax.List[upstream.Clip] `json:"videos"`
 }
 
-// links is an object with result URLs. Other types are skipped.
+// links is an object with result URLs. Other JSON types are skipped.
 type links struct{ ResultURL, VideoURL lax.Text }
 
 func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -90,9 +90,9 @@ func (a *answer) taskID() string {
 	return lax.First(a.TaskID, a.ID.Word, inner.TaskID, inner.ID.Text())
 }
 
-// pollingID returns the ID from an answer that has only a polling_url: the last segment of its
-// path. from is the URL that answered. A polling_url on another host belongs to another service,
-// and one with the same path as from names no task.
+// pollingID returns the ID from an answer that has only a polling_url. The ID is the last segment
+// of that URL's path. from is the URL of the create. A polling_url on another host belongs to
+// another service, and a polling_url with the same path as from names no task.
 func (a *answer) pollingID(from *url.URL) string {
 	u, err := from.Parse(lax.First(a.PollingURL, a.Data.Value.PollingURL))
 	if err != nil || !strings.EqualFold(u.Hostname(), from.Hostname()) {

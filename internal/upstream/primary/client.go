@@ -1,5 +1,5 @@
 // Package primary implements the client for the primary video protocol, /v1/video/generations, and
-// its create bodies. The client makes one call at a time; polling is up to the caller.
+// its create bodies. The client makes single calls; the caller decides when to poll.
 // internal/api/httpapi serves the paths.
 package primary
 
@@ -16,7 +16,7 @@ import (
 // createPath is the path for creating tasks. A task is read from createPath + "/" + its ID.
 const createPath = "/v1/video/generations"
 
-// client speaks the protocol to one upstream. It is safe for concurrent use.
+// client speaks the protocol with one upstream key. It is safe for concurrent use.
 type client struct{ ep *upstream.Endpoint }
 
 // Create submits once, with the job's ID as Idempotency-Key. Any 2xx with a task ID is Accepted;
@@ -35,8 +35,8 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 	return sub, nil
 }
 
-// Poll reads the state of a task. 400 task_not_exist is an error, because servers may answer a
-// create before they store the task.
+// Poll reads the state of a task. The answer 400 task_not_exist is an error, not a failed task,
+// because servers may answer a create before they store the task.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: createPath + "/" + url.PathEscape(ref.ID), Read: stateOf})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// videos returns the results of a completed task, with the details that the task has about them. It
-// is empty if the answer has no URL, as with servers whose content is only read by ID.
+// videos returns the results of a completed task, with details from the task. It returns none if
+// the answer has no URL. Some servers provide content only by task ID.
 func (a *answer) videos() []upstream.VideoFile {
 	files := a.files()
 	t := a.current()
@@ -17,7 +17,7 @@ func (a *answer) videos() []upstream.VideoFile {
 	return files
 }
 
-// files returns the list of videos, or else the first usable URL.
+// files returns the list of videos or, if there is none, the first usable URL.
 func (a *answer) files() []upstream.VideoFile {
 	outer, inner := &a.task, &a.Data.Value.task
 	if files := upstream.UsableClips(outer.Videos, inner.Videos); files != nil {
@@ -27,7 +27,7 @@ func (a *answer) files() []upstream.VideoFile {
 	candidates := []lax.Text{
 		outer.URL, outer.ResultURL, outer.VideoURL,
 		inner.ResultURL, inner.URL,
-		inner.FailReason, // where older servers put the URL of a success
+		inner.FailReason, // older servers put the URL of a result here
 		outer.Content.ResultURL, outer.Content.VideoURL, outer.metadata().URL,
 		outer.Output.VideoURL, outer.Outputs.VideoURL,
 		inner.VideoURL, inner.Content.ResultURL, inner.Content.VideoURL, inner.metadata().URL,

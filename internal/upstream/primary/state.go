@@ -30,8 +30,8 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	return state, true
 }
 
-// failure returns why the task failed, from the most specific place that has a reason. An error
-// object with code 0 and no message has none.
+// failure returns the error of a failed task, with the reason from the most specific place that has
+// one. An error object with code 0 and no message has no reason.
 func (a *answer) failure(t *task) *upstream.Error {
 	v := a.Data.Value.Data.Value
 	inner := v.Data.Value

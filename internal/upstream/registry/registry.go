@@ -21,7 +21,7 @@ var all = []upstream.Protocol{
 	jimeng.Protocol(),
 }
 
-// Default returns the protocol of typed requests, and of routes that name none.
+// Default returns the protocol for typed requests and for routes that name no protocol.
 func Default() upstream.Protocol { return all[0] }
 
 // All returns every protocol, the default one first.
@@ -36,9 +36,9 @@ func Find(name string) (upstream.Protocol, bool) {
 	return all[i], true
 }
 
-// CreatePath returns the method and path for creating tasks, as shown to people, such as "POST
-// /kling/v1/videos/text2video". segment is the first segment of a vendor's own paths, empty for a
-// protocol without such paths.
+// CreatePath returns the method and path for creating tasks, in the form shown to people, such as
+// "POST /kling/v1/videos/text2video". segment is the first segment of a vendor's own paths, or
+// empty if the protocol has no such paths.
 func CreatePath(p upstream.Protocol, segment string) string {
 	method, path, _ := strings.Cut(p.CreatePath, " ")
 	if segment != "" {

@@ -9,11 +9,12 @@ import (
 	"io"
 )
 
-// DefaultMaxEvent is the default limit: 32 MiB, enough for Base64 images and audio on one line.
+// DefaultMaxEvent is the default limit of a Reader. It is enough for Base64 images and audio on one
+// line.
 const DefaultMaxEvent = 32 << 20
 
-// ErrTooLong says that a line or an event's joined data exceeds the limit. The reader cannot
-// continue after it.
+// ErrTooLong reports that a line or an event's joined data exceeds the limit. The reader cannot
+// continue after this error.
 var ErrTooLong = errors.New("sse: event is too long")
 
 const (
@@ -27,30 +28,32 @@ var byteOrderMark = []byte("\xEF\xBB\xBF")
 
 // Event is one event of a stream.
 type Event struct {
-	// Type is the event field, or empty if missing ("message").
+	// Type is the event field, or empty if the field is missing, which means "message".
 	Type string
 	// ID is the stream's last id field so far, or empty.
 	ID []byte
-	// Data is the data lines joined with LF. Data and ID are valid until the next call of Next.
+	// Data is the data lines joined with LF. Data and ID are valid until the next call to Next.
 	Data []byte
-	// Unterminated is true if the stream ended before the blank line, so Data may be truncated.
+	// Unterminated is true if the stream ended before the event's blank line, so Data may be
+	// truncated.
 	Unterminated bool
 }
 
 // Reader splits a stream into events. It is not safe for concurrent use.
 //
 // The current event stays in one buffer: the joined data in buf[dataFrom:dataTo], followed by the
-// line being read from buf[line:]. Joining moves a value left in place, over its field name.
+// line being read from buf[line:]. To join a data line, the reader moves its value left, over the
+// field name.
 type Reader struct {
 	src io.Reader
 	max int
-	err error // sticky, from src or a limit
+	err error // sticky; from src or because of a limit
 
 	buf    []byte
 	end    int // buf[:end] is filled
 	line   int // start of the line being read
 	scan   int // buf[line:scan] contains no CR or LF
-	nextLF int // the next LF if nextLF >= scan
+	nextLF int // position of the next LF, if nextLF >= scan
 	noLF   int // buf[scan:noLF] contains no LF
 
 	dataFrom, dataTo int
@@ -73,9 +76,9 @@ func NewReader(src io.Reader, maxEvent int) *Reader {
 }
 
 // Next returns the next event with data, as soon as its blank line (or the CR that begins it) has
-// been read. At the end of the stream it returns an event without a blank line, then io.EOF. Any
-// other error of the source, and ErrTooLong, drops the current event. After an error every call
-// returns the same error.
+// been read. At the end of the stream it returns a last event that lacks its blank line, if there
+// is one, and then io.EOF. Any other error from the source, and ErrTooLong, discards the current
+// event. After an error every call returns the same error.
 func (r *Reader) Next() (Event, error) {
 	r.hasData, r.hasType = false, false
 	for {
@@ -101,8 +104,8 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// Buffered reports whether the next call of Next will return a JSON event, an error or the end
-// without reading from the source. It may return false although it would.
+// Buffered reports whether a JSON event is buffered, so that the next call to Next returns without
+// reading from the source. It may return false even though Next would not read.
 func (r *Reader) Buffered() bool {
 	rest := r.buf[r.line:r.end]
 	return r.err == nil && bytes.HasPrefix(rest, jsonEvent) && bytes.Contains(rest, blankLine)
@@ -213,7 +216,8 @@ func (r *Reader) addData(value []byte, to int) {
 	r.dataTo += 1 + len(value)
 }
 
-// giveUp fails because of a limit and discards unread input, so that no more events are returned.
+// giveUp sets the error for an exceeded limit and discards buffered input, so that no more events
+// are returned.
 func (r *Reader) giveUp(what string) {
 	r.err, r.hasData = r.tooLong(what), false
 	r.line, r.scan, r.noLF, r.nextLF = r.end, r.end, r.end, -1
@@ -227,7 +231,7 @@ func (r *Reader) event() Event {
 	return e
 }
 
-// finish returns the last event if the stream ended cleanly without a blank line.
+// finish returns the last event if the stream ended cleanly but without its blank line.
 func (r *Reader) finish() (Event, error) {
 	if !errors.Is(r.err, io.EOF) {
 		return Event{}, r.err

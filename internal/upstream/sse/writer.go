@@ -2,9 +2,9 @@ package sse
 
 import "bytes"
 
-// Append appends e as text/event-stream, including its blank line, to dst. Each line of Data
-// becomes a data field, so a CR or CRLF arrives as LF. Line breaks and NULs are removed from Type
-// and ID, and empty ones are omitted.
+// Append appends e as text/event-stream, including the final blank line, to dst. Each line of Data
+// becomes a data field, so a reader receives CR and CRLF as LF. Line breaks and NULs are removed
+// from Type and ID. If either is empty, its field is omitted.
 func Append(dst []byte, e Event) []byte {
 	dst = appendField(dst, "id: ", e.ID)
 	dst = appendField(dst, "event: ", []byte(e.Type))
@@ -24,7 +24,7 @@ func appendField(dst []byte, name string, value []byte) []byte {
 	return append(dst, '\n')
 }
 
-// AppendData appends an event with only data to dst.
+// AppendData appends an event that has only data to dst.
 func AppendData(dst, block []byte) []byte {
 	if bytes.IndexByte(block, '\n') < 0 && bytes.IndexByte(block, '\r') < 0 { // the common case; IndexAny is slower
 		dst = append(dst, "data: "...)
@@ -43,8 +43,8 @@ func AppendData(dst, block []byte) []byte {
 	}
 }
 
-// AppendComment appends a comment to dst, which keeps a connection alive. It must not be inside an
-// event.
+// AppendComment appends a comment to dst. A comment keeps a connection alive and must not be inside
+// an event.
 func AppendComment(dst []byte, text string) []byte {
 	block := []byte(text)
 	for {

@@ -17,14 +17,14 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Case is a file of testdata: an answer and its expected result.
+// Case is a testdata file: an answer and its expected result.
 type Case struct {
 	// Call is "create" or "poll".
 	Call   string `json:"call"`
 	Status int    `json:"status"`
-	// Words yields one case per word, which replaces %WORD% in the file.
+	// Words, if set, makes the file yield one case per word. The word replaces %WORD% in the file.
 	Words []string `json:"words"`
-	// Body is sent as it is.
+	// Body is sent unchanged.
 	Body json.RawMessage `json:"body"`
 	// Want is the expected submission, or the expected state of the task.
 	Want json.RawMessage `json:"want"`
@@ -32,7 +32,7 @@ type Case struct {
 	WantError *WantError `json:"want_error"`
 }
 
-// WantError is the expected content of a poll's error, besides the HTTP status.
+// WantError is the expected content of a poll's error, apart from the HTTP status.
 type WantError struct {
 	Code      string `json:"code"`
 	Said      bool   `json:"said"`
@@ -60,7 +60,7 @@ type state struct {
 	Error       *failure        `json:"error"`
 }
 
-// video has its time in Unix seconds, 0 for none.
+// video is an upstream.VideoFile with its expiry in Unix seconds, or 0 for none.
 type video struct {
 	URL       string  `json:"url"`
 	Format    string  `json:"format"`
@@ -86,8 +86,8 @@ var progressions = map[upstream.Progression]string{
 	upstream.Completed: "completed", upstream.Failed: "failed",
 }
 
-// Corpus reads the test's testdata/*.json. A case has the name of its file, followed by a slash and
-// its word, if any.
+// Corpus reads testdata/*.json. A case is named after its file, with a slash and the word appended
+// if the file has Words.
 func Corpus(t testing.TB) map[string]Case {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.json")
@@ -112,7 +112,8 @@ func Corpus(t testing.TB) map[string]Case {
 	return cases
 }
 
-// CheckCorpus checks every answer of the corpus with a server, both plain and compressed.
+// CheckCorpus serves every answer of the corpus, both plain and compressed, and checks the client's
+// result.
 func CheckCorpus(t *testing.T, s Subject) {
 	t.Helper()
 	for name, c := range Corpus(t) {
@@ -127,7 +128,7 @@ func CheckCorpus(t *testing.T, s Subject) {
 	}
 }
 
-// Gzip compresses a text.
+// Gzip returns text compressed with gzip.
 func Gzip(t testing.TB, text string) string {
 	t.Helper()
 	var b strings.Builder

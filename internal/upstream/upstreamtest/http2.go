@@ -15,17 +15,18 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// HTTP2Answer answers a whole request, the nth one (from 1) of its connection.
+// HTTP2Answer answers a request that was received in full. n is its number on the connection, from
+// 1.
 type HTTP2Answer func(c *HTTP2Conn, n int, stream uint32)
 
-// HTTP2Conn is the server's side of a connection, frame by frame.
+// HTTP2Conn is the server side of a connection. It reads and writes single frames.
 type HTTP2Conn struct {
 	*http2.Framer
 	net.Conn
 }
 
 // HTTP2Server is an upstream that writes single HTTP/2 frames. Unlike a net/http server, it can
-// refuse streams and go away at any point.
+// refuse streams and send GOAWAY at any point.
 type HTTP2Server struct {
 	URL string
 	// TLS makes a client trust the server.

@@ -11,14 +11,14 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Outcome is one kind of answer to a create, and how to judge it.
+// Outcome is one kind of answer to a create, and how it must be judged.
 type Outcome struct {
 	Name   string
 	Status int
 	Body   string
 	// First and Retry are the verdicts on a first submission and on a resubmission.
 	First, Retry upstream.Verdict
-	// Scope says what the refusal is about.
+	// Scope is what the refusal applies to.
 	Scope upstream.Scope
 }
 
@@ -27,8 +27,8 @@ func Answer(name string, status int, body string, first, retry upstream.Verdict,
 	return Outcome{Name: name, Status: status, Body: body, First: first, Retry: retry, Scope: scope}
 }
 
-// CheckOutcomes checks the given answers and those shared by all protocols with a server, as first
-// submissions and as resubmissions.
+// CheckOutcomes serves the answers in cases and those shared by all protocols, and checks how the
+// client judges each for a first submission and for a resubmission.
 func CheckOutcomes(t *testing.T, s Subject, cases []Outcome) {
 	t.Helper()
 	for _, c := range slices.Concat(cases, gatewayOutcomes, statusOutcomes) {
@@ -90,8 +90,7 @@ func (c Outcome) compare(t *testing.T, sub upstream.Submission, want upstream.Ve
 	}
 }
 
-// CheckPollErrors checks that every answer outside 2xx makes a poll fail without a state of the
-// task.
+// CheckPollErrors checks that every answer outside 2xx makes a poll fail without reporting a state.
 func CheckPollErrors(t *testing.T, s Subject, cases []Outcome) {
 	t.Helper()
 	for _, c := range slices.Concat(cases, gatewayOutcomes, statusOutcomes) {
@@ -141,7 +140,7 @@ func CheckRows(t *testing.T, rows upstream.Outcomes, cases []Outcome, shared ...
 	}
 }
 
-// decides reports whether some answer matches the row first.
+// decides reports whether the row is the first match for some answer.
 func decides(rows upstream.Outcomes, row int) bool {
 	r := rows[row]
 	e := &upstream.Error{Code: r.Code, Message: r.Text}

@@ -12,7 +12,7 @@ const (
 	server  = upstream.ScopeUpstream
 )
 
-// gatewayOutcomes lists answers that gateways in the field give to creates of every protocol.
+// gatewayOutcomes lists answers that common gateways give to creates in every protocol.
 var gatewayOutcomes = []Outcome{
 	{"gateway: no channel", 503, `{"error":{"code":"model_not_found","message":"No available channel","type":"new_api_error"}}`, good, good, server},
 	{"gateway: unknown model", 404, `{"error":{"code":"model_not_found","type":"invalid_request_error","message":"x"}}`, good, good, server},

@@ -9,22 +9,22 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// Limits of an upstream.Error in bytes. A status has the limit of a word.
+// Limits on the texts in an upstream.Error, in bytes. maxWord also limits a status.
 const (
 	maxMessage = 2 << 10
 	maxWord    = 256
 )
 
-// CheckState checks the conditions for every state that a protocol reads from an answer, however
-// odd: the progression follows from the status word; words for a missing task set Unknown; exactly
-// the failed tasks have an error; only completed ones have results; and all values are bounded and
-// can be stored.
+// CheckState checks the conditions that every state read from an answer must meet, however odd the
+// answer. The progression follows from the status word, and words for a missing task set Unknown. A
+// state has an error if and only if the task failed, and results only if it completed. All values
+// are bounded and can be stored.
 //
-// said is the progression of the word by the protocol's own rules, by default
+// said is the progression that the protocol's own rules give for the word, by default
 // upstream.ProgressionOf(s.Status).
 func CheckState(t *testing.T, s upstream.VideoState, said upstream.Progression) {
 	t.Helper()
-	// A truncated word may have been padded and no longer has a meaning.
+	// A truncated word may have lost its meaning.
 	if s.Progression != said && len(s.Status) < maxWord {
 		t.Errorf("status %q gives %v, want %v", s.Status, s.Progression, said)
 	}

@@ -1,6 +1,6 @@
-// Package upstreamtest holds the tests that all video protocols share. It sends a protocol's
-// recorded answers to its client over HTTP and compares the results, and it checks the conditions
-// for every state read from an answer.
+// Package upstreamtest holds the tests that all video protocols share. They serve recorded answers
+// to a protocol's client over HTTP, compare the results, and check the conditions that every state
+// read from an answer must meet.
 package upstreamtest
 
 import (
@@ -27,7 +27,7 @@ func (s Subject) serve(t testing.TB, handler http.HandlerFunc) upstream.VideoCli
 	return s.New(Endpoint(t, handler))
 }
 
-// Endpoint starts a server and returns an endpoint for it. Both end with the test.
+// Endpoint starts a server and returns an endpoint for it. Both are closed when the test ends.
 func Endpoint(t testing.TB, handler http.HandlerFunc) *upstream.Endpoint {
 	t.Helper()
 	server := httptest.NewServer(handler)

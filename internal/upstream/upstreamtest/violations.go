@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Violations returns what admission reports for a body: that it is not a document, or the
-// protocol's violations.
+// Violations returns the violations that admission reports for a body. If the body is not a valid
+// document, this is the parse error. Otherwise these are the protocol's violations.
 func Violations(b upstream.Bodies, raw []byte) []body.Violation {
 	d := body.Parse(raw)
 	if field, ok := errors.AsType[*body.FieldError](d.Err()); ok {

@@ -1,4 +1,4 @@
-// Package brief replaces the long words of a text by their length and digest, so that large texts
+// Package brief replaces the long words of a text with their length and digest, so that large texts
 // can be kept and compared. Everything else stays the same. Two texts are equal if their short
 // forms are. A text that ends between two words is a prefix of another text if its short form is a
 // prefix of the other's.
@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// longWord is the length in bytes from which words are replaced.
+// longWord is the minimum length in bytes of a word that is replaced.
 const longWord = 1024
 
-// Of returns text with its long words replaced. Words consist of Base64 characters, so that JSON
-// stays valid.
+// Of returns text with its long words replaced. Words consist of Base64 characters, so JSON stays
+// valid.
 func Of(text string) string {
 	if len(text) < longWord {
 		return text
@@ -49,7 +49,8 @@ func Longest(text string) string {
 	return digest(longest)
 }
 
-// wordEnd returns the end of the word at begin, or of the text between words there.
+// wordEnd returns the end of the word that starts at begin, or of the text between words that
+// starts there.
 func wordEnd(text string, begin int) int {
 	end := begin + 1
 	for end < len(text) && inWord(text[end]) == inWord(text[begin]) {

@@ -51,8 +51,8 @@ func clip(text string) string {
 // pieces are the blocks of one attempt, by index.
 type pieces map[uint64]string
 
-// attempt collects the blocks of one attempt. It returns false, and the index, if a block is there
-// twice with different bytes.
+// attempt collects the blocks of one attempt. If a block occurs twice with different bytes, it
+// returns false and the block's index.
 func (f *facts) attempt(job string, attempt uint32) (pieces, uint64, bool) {
 	all := pieces{}
 	for _, c := range f.chunks[job] {
@@ -70,7 +70,7 @@ func (f *facts) attempt(job string, attempt uint32) (pieces, uint64, bool) {
 	return all, 0, true
 }
 
-// text joins the content of consecutive blocks from 0 and returns their number.
+// text joins the content of consecutive blocks from index 0 and returns the number of those blocks.
 func (p pieces) text() (string, uint64) {
 	var out strings.Builder
 	for i := uint64(0); ; i++ {
@@ -130,13 +130,13 @@ func (f *facts) rebuilds(end Event, blocks pieces, broken report) {
 	}
 }
 
-// began reports whether the upstream began a reply with this text.
+// began reports whether the upstream sent a reply that starts with this text.
 func (f *facts) began(job, text string) bool {
 	return slices.ContainsFunc(f.posts[job], func(p Post) bool { return !p.Video && strings.HasPrefix(p.Text, text) })
 }
 
-// chunksExcused reports whether chunks may be missing. They stay in memory for a limited time, and
-// are dropped if the broker does not confirm them in time.
+// chunksExcused reports whether chunks may be missing. The broker keeps chunks in memory for a
+// limited time, and chunks are dropped if the broker does not confirm them in time.
 func (f *facts) chunksExcused(end Event) bool {
 	begin := end.FirstSubmit.Add(-f.Config.Skew)
 	if f.Finished.Sub(begin) > f.Config.ChunkAge {

@@ -1,5 +1,5 @@
-// Package check compares the history of a run under faults with the promises of genbus, and reports
-// every promise that the history breaks. It is pure: it starts nothing, calls nothing and reads no
+// Package check compares the history of a run under faults with the promises of genbus and reports
+// every promise that the history breaks. It is pure. It starts nothing, calls nothing and reads no
 // clock.
 package check
 
@@ -35,7 +35,7 @@ type rule struct {
 // report records a violation of the current rule.
 type report func(job, format string, args ...any)
 
-// rules are all promises, in the order of the checks.
+// rules lists all promises in the order of the checks.
 var rules = []rule{
 	{"readable", "every stored message can be read, and its headers say what its payload says", readable},
 	{"one-end", "an accepted job has exactly one terminal event", oneEnd},

@@ -2,12 +2,12 @@ package check
 
 import "time"
 
-// afterClock is how long after the correction of a clock an event with its wrong time may still be
+// afterClock is how long after the correction of a clock an event with a wrong time may still be
 // stored.
 const afterClock = 10 * time.Second
 
-// skewed returns how far ahead the clock was that gave the event its time. The broker's clocks are
-// right.
+// skewed returns how far ahead the clock was that set the event's time. The broker's clocks are
+// correct.
 func (h *History) skewed(e Event) time.Duration {
 	ahead := e.Time.Sub(e.Stored)
 	for _, fault := range h.Faults {
@@ -21,8 +21,8 @@ func (h *History) skewed(e Event) time.Duration {
 	return 0
 }
 
-// righted corrects the times in logs that were written by wrong clocks. A limit of a job depends on
-// the clock that wrote it first.
+// righted corrects the times in logs that were written with a wrong clock. A limit of a job depends
+// on the clock that first set it.
 func (h *History) righted(logs map[string][]Event) map[string][]Event {
 	for _, log := range logs {
 		var before, was Event // the previous event, corrected and original
@@ -50,7 +50,8 @@ func (h *History) righted(logs map[string][]Event) map[string][]Event {
 	return logs
 }
 
-// earlyEnds checks that no job ends by a limit before that limit, whichever clock its replica has.
+// earlyEnds checks that no job ends because of a limit before that limit, whatever clock its
+// replica has.
 func earlyEnds(f *facts, broken report) (looked int) {
 	for id := range f.queued {
 		end, ended := f.end(id)

@@ -12,7 +12,7 @@ type Counts struct {
 	Jobs   map[string]map[string]int `json:"jobs"`
 	Inline map[string]int            `json:"inline"`
 	// Accepted counts the queued jobs by kind. Stormy counts the jobs that were accepted before the
-	// last fault of a process, a node or a link began.
+	// start of the last fault that affected a process, a node or a link.
 	Accepted map[string]int `json:"accepted"`
 	Stormy   map[string]int `json:"stormy"`
 	// Posts counts the POSTs on the wire by kind and fault. Paid is the number of video tasks at
@@ -28,8 +28,9 @@ type Counts struct {
 	// Asked counts the clients' requests by operation. Errors counts the failed ones by error.
 	Asked  map[string]int `json:"asked"`
 	Errors map[string]int `json:"errors"`
-	// Lists counts the requested pages of lists, Listed the pages received, and Paged the received
-	// pages that were requested with a page token. Unlisted counts the other pages by error.
+	// Lists counts the requested list pages. Listed counts the pages received, and Paged counts
+	// those of them that were requested with a page token. Unlisted counts the other pages by
+	// error.
 	Lists    int            `json:"lists"`
 	Listed   int            `json:"listed"`
 	Paged    int            `json:"paged"`
@@ -40,12 +41,12 @@ type Counts struct {
 	Lost       int `json:"lost"`
 	// Attaches counts the answers that returned the existing job of a request_id.
 	Attaches int `json:"attaches"`
-	// Looked is how many things each rule checked.
+	// Looked counts the things that each rule checked.
 	Looked map[string]int `json:"looked"`
-	// Followers counts followers, Resumes their reconnects.
+	// Followers counts followers, and Resumes counts their reconnects.
 	Followers, Resumes int
-	// Trouble is the longest run of errors of a single wish before it was granted or given up, by
-	// operation and ingress.
+	// Trouble is the longest series of errors for a single wish before it was granted or abandoned,
+	// by operation and ingress.
 	Trouble map[string]Trouble `json:"trouble"`
 }
 
@@ -126,7 +127,7 @@ func (c *Counts) jobs(f *facts) {
 	}
 }
 
-// calm returns when the last fault of a process, a node or a link began.
+// calm returns when the last fault that affected a process, a node or a link began.
 func (f *facts) calm() time.Time {
 	var last time.Time
 	for _, fault := range f.Faults {
@@ -137,8 +138,7 @@ func (f *facts) calm() time.Time {
 	return last
 }
 
-// attaches counts the requests of one request_id whose answer names a job that an earlier answer
-// named.
+// attaches counts requests with a request_id whose answer names a job that an earlier answer named.
 func attaches(told []Told) int {
 	n, known := 0, map[string]bool{}
 	for _, t := range told {
@@ -171,8 +171,8 @@ func endOf(e Event) string {
 	}
 }
 
-// takeovers counts the changes of the writer after the first submission. Before that, any replica
-// may have admitted the job. Cancellations are ignored, because any replica may write them.
+// takeovers counts the changes of writer after the first submission. Before that, any replica may
+// have admitted the job. takeovers ignores cancellations, because any replica may write them.
 func takeovers(log []Event) int {
 	n, writer := 0, ""
 	for _, e := range log {
@@ -224,16 +224,16 @@ func complaint(lost, code string) string {
 	return code
 }
 
-// troubles are further codes that count as errors for a client, besides the passing ones. Other
-// codes are regular answers.
+// troubles lists further codes that count as errors for a client, in addition to the passing ones.
+// Other codes are regular answers.
 var troubles = []string{"acceptance_unknown", "internal", "slow_reader", "task_not_found", "chat_not_found"}
 
 func (t Told) trouble() bool {
 	return t.Lost != "" || t.Passing() || slices.Contains(troubles, t.Code)
 }
 
-// longest returns the longest run of errors in one series. An answer that began ends a run. If it
-// broke off, it also begins the next run.
+// longest returns the longest series of errors. A series ends when an answer begins. If that answer
+// breaks off, it also begins the next series.
 func longest(series []Told) Trouble {
 	var worst, now Trouble
 	keep := func(until time.Time, granted bool) {
@@ -262,7 +262,7 @@ func longest(series []Told) Trouble {
 	return worst
 }
 
-// heard returns when an answer began, or zero if none did.
+// heard returns when an answer began, or the zero time if none did.
 func (t Told) heard() time.Time {
 	if t.Heard.IsZero() && !t.trouble() {
 		return t.Time

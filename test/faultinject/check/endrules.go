@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// bound returns the time by which a job must end according to the event, or zero if the event has
-// none.
+// bound returns the time by which a job must end according to the event, or the zero time if the
+// event has no such limit.
 func (e Event) bound() time.Time {
 	if !e.FirstSubmit.IsZero() {
 		return e.Deadline
@@ -18,17 +18,17 @@ func (e Event) bound() time.Time {
 }
 
 // foundStuck is the extra time for a job whose work item was deleted and whose holder is gone. A
-// sweep looks for such a job a minute after its deadline.
+// sweep finds such a job a minute after its deadline.
 const foundStuck = time.Minute + 10*time.Second
 
-// mayStay reports whether a job may stay without an end: if its work item was deleted before it
+// mayStay reports whether a job may remain without an end. If its work item was deleted before it
 // began, no replica can start it. A job that has begun must end, through its holder or through a
 // sweep.
 func (f *facts) mayStay(log []Event) bool {
 	return log[len(log)-1].FirstSubmit.IsZero() && f.lost(LosesItems, log[0].Stored)
 }
 
-// deadlines checks that jobs end in time. The time that faults held a job up does not count.
+// deadlines checks that jobs end in time. The time for which faults delayed a job does not count.
 func deadlines(f *facts, broken report) (looked int) {
 	for id, log := range f.queued {
 		last := log[len(log)-1]
@@ -77,7 +77,7 @@ func expires(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// strange are codes of ends that no injected fault can cause.
+// strange lists codes of ends that no injected fault can cause.
 var strange = []string{"", "internal", "log_lost", "input_lost", "upstream_removed", "orphaned_submission"}
 
 // mostDeliveries is how often a job may be delivered without progress before it is poisoned.
@@ -104,8 +104,8 @@ func strangeEnds(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// faultsSince counts the faults between an end and the event before it. Each of them can have
-// caused a redelivery.
+// faultsSince counts the faults between an end and the previous event. Each of them may have caused
+// a redelivery.
 func (f *facts) faultsSince(end Event) int {
 	n := 0
 	before, _ := f.event(end.Job, end.Version-1)

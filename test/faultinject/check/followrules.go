@@ -3,7 +3,7 @@ package check
 import "time"
 
 // followers checks that a follower saw the versions in order, without a gap and as in the log, over
-// all its connections, and that a watch that ended showed the end.
+// all its connections. It also checks that a watch that ended showed the job's end.
 func followers(f *facts, broken report) (looked int) {
 	for _, w := range f.Followed {
 		if !f.inlineAsked(w.Job) {
@@ -48,8 +48,8 @@ func (f *facts) follower(w Followed, broken report) {
 	}
 }
 
-// heard compares a follower's blocks with the reply. It skips a follower that was told of a gap,
-// because that one may have missed some.
+// heard compares a follower's blocks with the reply. It skips a follower that received a gap,
+// because that follower may have missed some blocks.
 func (f *facts) heard(w Followed, end Event, broken report) {
 	blocks, next := pieces{}, uint64(0)
 	for _, item := range w.Items {

@@ -14,26 +14,26 @@ type History struct {
 	// Followed holds the observations of each follower.
 	Followed []Followed `json:"followed"`
 	// Lists holds the requested pages of video tasks. Final holds the whole list of each replica
-	// after everything has healed.
+	// after all faults have been healed.
 	Lists []Listed `json:"lists,omitempty"`
 	Final []Listed `json:"final,omitempty"`
-	// Events is the task log, FeedCopies the feed of finished jobs, both in stream order.
+	// Events is the task log and FeedCopies is the feed of finished jobs, both in stream order.
 	Events     []Event `json:"events"`
 	FeedCopies []Event `json:"feed_copies"`
-	// Letters holds the dead letters, Chunks the chunks still stored.
+	// Letters holds the dead letters. Chunks holds the chunks that are still stored.
 	Letters []Letter `json:"letters"`
 	Chunks  []Chunk  `json:"chunks"`
 	// Unreadable describes the stored messages that could not be read.
 	Unreadable []string `json:"unreadable,omitempty"`
-	// Posts holds the POSTs on the wire at the upstreams in order of arrival, Paid the video tasks
-	// that they created.
+	// Posts holds the POSTs on the wire at the upstreams in order of arrival. Paid holds the video
+	// tasks that they created.
 	Posts []Post `json:"posts"`
 	Paid  []Paid `json:"paid"`
-	// Faults holds the faults of processes, nodes and links in the order of their begin.
+	// Faults holds the faults of processes, nodes and links in the order in which they began.
 	Faults []Fault `json:"faults"`
 	// Usage lists the jobs in the usage stream, in order.
 	Usage []string `json:"usage,omitempty"`
-	// Began is when all replicas were first ready, Finished when the streams were read.
+	// Began is when all replicas were first ready. Finished is when the streams were read.
 	Began    time.Time `json:"began,omitzero"`
 	Finished time.Time `json:"finished"`
 }
@@ -48,10 +48,10 @@ type Config struct {
 	ChatAttempts int `json:"chat_attempts"`
 	// Resubmit names the routes with on_unknown_outcome: resubmit.
 	Resubmit map[string]bool `json:"resubmit"`
-	// Grace is how long after its deadline a job may end if no fault held it up, and how long after
-	// a job's end a follower may see the end.
+	// Grace is how long after its deadline a job may end if no fault delayed it. It is also how
+	// long after a job's end a follower may see the end.
 	Grace time.Duration `json:"grace"`
-	// Skew is the largest difference between two clock readings at one moment.
+	// Skew is the largest difference between two clock readings of the same moment.
 	Skew time.Duration `json:"skew"`
 	// ChunkAge is how long the broker keeps chunks.
 	ChunkAge time.Duration `json:"chunk_age"`
@@ -62,7 +62,7 @@ type Op string
 
 // The kinds of requests.
 const (
-	// OpPublish puts a request into the inbox. Success means that it is stored there.
+	// OpPublish puts a request into the inbox. It succeeds once the request is stored there.
 	OpPublish Op = "publish"
 	// OpCreate creates a job and returns when it is accepted.
 	OpCreate Op = "create"
@@ -80,10 +80,11 @@ const (
 type Told struct {
 	Asked time.Time `json:"asked"`
 	Time  time.Time `json:"time"`
-	// Heard is when a long answer began, even if it broke off later. Zero means Time, or no answer.
+	// Heard is when a long answer began, even if it broke off later. If it is zero, the answer
+	// began at Time or there was none.
 	Heard time.Time `json:"heard,omitzero"`
 	// Client makes one request at a time. Series identifies one wish of the client, with all
-	// retries until it was granted or given up.
+	// retries until it was granted or abandoned.
 	Client string `json:"client"`
 	Series string `json:"series"`
 	Op     Op     `json:"op"`
@@ -91,24 +92,24 @@ type Told struct {
 	Tenant string `json:"tenant,omitzero"`
 	// Way is the ingress: inbox, call, grpc or http.
 	Way string `json:"way"`
-	// Target is the replica asked, if the client chose one.
+	// Target is the replica that received the request, if the client chose one.
 	Target string `json:"target,omitzero"`
-	// Key is the request_id, Marker the marker in the prompt, and Body a fingerprint of the body.
-	// Creates and chats only.
+	// Key is the request_id, Marker is the marker in the prompt, and Body is a fingerprint of the
+	// body. They are set only for creates and chats.
 	Key    string `json:"key,omitzero"`
 	Marker string `json:"marker,omitzero"`
 	Body   string `json:"body,omitzero"`
 	// Input is the longest word of the body, in the form of brief.Longest. It is empty if the word
 	// is short.
 	Input string `json:"input,omitzero"`
-	// Job, Status (a word) and Version are from the answer, if it has them.
+	// Job, Status (a word) and Version are from the answer if it contains them.
 	Job     string `json:"job,omitzero"`
 	Status  string `json:"status,omitzero"`
 	Version uint64 `json:"version,omitzero"`
 	// Code is the code of an error answer. HTTP is its status, if any.
 	Code string `json:"code,omitzero"`
 	HTTP int    `json:"http,omitzero"`
-	// Lost is the reason for a missing answer, or empty. NotSent means that the request cannot have
+	// Lost is the reason for a missing answer, or empty. NotSent is true if the request cannot have
 	// arrived.
 	Lost    string `json:"lost,omitzero"`
 	NotSent bool   `json:"not_sent,omitzero"`
@@ -121,7 +122,7 @@ type Told struct {
 // Good reports whether the request succeeded.
 func (t Told) Good() bool { return t.Lost == "" && t.Code == "" }
 
-// passing are the codes after which the same request may succeed later.
+// passing lists the codes after which the same request may succeed later.
 var passing = []string{
 	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "still_held", "rate_limited", "tenant_full", "route_paused", "clock_wrong",
 	"index_catching_up",
@@ -135,18 +136,18 @@ type Followed struct {
 	Client string `json:"client"`
 	Way    string `json:"way"`
 	Job    string `json:"job"`
-	// Items are the things it saw, in order.
+	// Items lists what the follower saw, in order.
 	Items []Item `json:"items"`
-	// Connections counts its connections. Ended means that the last one ended as a watch does after
-	// the terminal event.
+	// Connections counts the follower's connections. Ended is true if the last one ended as a watch
+	// does after the terminal event.
 	Connections int  `json:"connections"`
 	Ended       bool `json:"ended"`
-	// Left is when it gave up or finished.
+	// Left is when the follower gave up or finished.
 	Left time.Time `json:"left"`
 }
 
-// Item is one thing that a follower saw: an event (Version is not 0), a chunk, a gap, or the notice
-// that the position to resume from is gone.
+// Item is something that a follower saw. It is an event (Version is not 0), a chunk, a gap, or the
+// notice that the position to resume from is gone.
 type Item struct {
 	// ID is the event ID.
 	ID      string   `json:"id,omitzero"`
@@ -167,12 +168,12 @@ type Listed struct {
 	// Way is the ingress, grpc or http. A whole list uses both.
 	Way    string `json:"way,omitzero"`
 	Target string `json:"target"`
-	// Paged means that a page token was sent, so this is not the first page.
+	// Paged is true if a page token was sent, so this is not the first page.
 	Paged bool `json:"paged,omitzero"`
 	// Jobs are the job IDs of one page, or of all pages of a whole list.
 	Jobs []string `json:"jobs,omitempty"`
-	// Code, HTTP and Lost are as in Told. In a whole list they are from the answer at which it was
-	// given up.
+	// Code, HTTP and Lost are as in Told. In a whole list, they are from the answer after which the
+	// client gave up.
 	Code string `json:"code,omitzero"`
 	HTTP int    `json:"http,omitzero"`
 	Lost string `json:"lost,omitzero"`
@@ -181,7 +182,7 @@ type Listed struct {
 // Good reports whether the list was received.
 func (l Listed) Good() bool { return l.Lost == "" && l.Code == "" }
 
-// Event is one event of the log, or a feed copy.
+// Event is an event of the log or a feed copy.
 type Event struct {
 	Seq    uint64    `json:"seq"`
 	Stored time.Time `json:"stored"`
@@ -213,8 +214,8 @@ type Event struct {
 	UpstreamID    string    `json:"upstream_id,omitzero"`
 	// Code is the error code.
 	Code string `json:"code,omitzero"`
-	// ChunkCount is from the event. Text is the content of the reply in or named by the event, in
-	// the form of brief.Of.
+	// ChunkCount is from the event. Text is the content of the reply that the event contains or
+	// names, in the form of brief.Of.
 	ChunkCount uint64 `json:"chunk_count,omitzero"`
 	Text       string `json:"text,omitzero"`
 	Replied    bool   `json:"replied,omitzero"`
@@ -234,7 +235,7 @@ type Object struct {
 	Sum string `json:"sum"`
 	// Lost is the reason why the object could not be read as named, or empty.
 	Lost string `json:"lost,omitzero"`
-	// Torn means that the object exists but its chunks do not match its digest.
+	// Torn is true if the object exists but its chunks do not match its digest.
 	Torn bool `json:"torn,omitzero"`
 }
 
@@ -276,16 +277,16 @@ type Post struct {
 	Key    string `json:"key"`
 	Marker string `json:"marker,omitzero"`
 	Fault  string `json:"fault,omitzero"`
-	// Bodiless means that none of the body arrived, so nothing was requested.
+	// Bodiless is true if none of the body arrived, so nothing was requested.
 	Bodiless bool `json:"bodiless,omitzero"`
-	// Status is the status sent, or 0.
+	// Status is the status sent, or 0 if none was.
 	Status int `json:"status"`
-	// TaskID is the upstream's ID. Accepted means that a task was created or that the model ran.
-	// Answered means that the whole correct answer was delivered.
+	// TaskID is the upstream's ID. Accepted is true if a task was created or the model ran.
+	// Answered is true if the whole correct answer was delivered.
 	TaskID   string `json:"task_id,omitzero"`
 	Accepted bool   `json:"accepted"`
 	Answered bool   `json:"answered"`
-	// Spoiled means that the fault kept the correct answer from the sender, by cutting or replacing
+	// Spoiled is true if the fault kept the correct answer from the sender by cutting or replacing
 	// it.
 	Spoiled bool `json:"spoiled,omitzero"`
 	// Text is the text that the model generated, in the form of brief.Of.
@@ -303,14 +304,14 @@ type Paid struct {
 	Time   time.Time `json:"time"`
 }
 
-// FaultKind is the kind of a fault of a process, a node or a link.
+// FaultKind is the kind of a fault that affects a process, a node or a link.
 type FaultKind string
 
 // The kinds of faults.
 const (
 	// FaultKill is SIGKILL of a replica. To is when it is ready again.
 	FaultKill FaultKind = "kill"
-	// FaultTerminate is SIGTERM of a replica: a clean stop and start.
+	// FaultTerminate is SIGTERM of a replica, followed by a clean stop and start.
 	FaultTerminate FaultKind = "terminate"
 	// FaultStop is SIGSTOP of a replica until To.
 	FaultStop FaultKind = "stop"
@@ -342,10 +343,10 @@ const (
 	FaultDelete FaultKind = "delete"
 	// FaultRoute removes a route from the configuration until To.
 	FaultRoute FaultKind = "route"
-	// FaultClock means that a replica's time of day was ahead by By until To.
+	// FaultClock means that a replica's clock was ahead by By until To.
 	FaultClock FaultKind = "clock"
-	// FaultStall is not injected. The harness got no processor, and probably no other process of
-	// its machine did. Target is empty.
+	// FaultStall is not injected. The harness got no processor time, and probably no other process
+	// on its machine did. Target is empty.
 	FaultStall FaultKind = "stall"
 	// FaultDisk means that the disk of the embedded broker was full. To is when jobs were accepted
 	// again.
@@ -361,7 +362,7 @@ type Fault struct {
 	Target string    `json:"target"`
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
-	// Broker means that the broker was unavailable, at least for one client. Wipes means that the
+	// Broker is true if the broker was unavailable, at least for one client. Wipes is true if the
 	// broker's memory was lost.
 	Broker bool `json:"broker,omitzero"`
 	Wipes  bool `json:"wipes,omitzero"`
@@ -380,8 +381,8 @@ type Loss string
 const (
 	// LosesRequests is the loss of the requests in the inbox.
 	LosesRequests Loss = "requests"
-	// LosesItems is the loss of the work items of accepted jobs, which no replica can run after
-	// that.
+	// LosesItems is the loss of the work items of accepted jobs. No replica can run those jobs
+	// afterwards.
 	LosesItems Loss = "items"
 	// LosesLog is the loss of job events. No step of the soak causes it.
 	LosesLog Loss = "log"

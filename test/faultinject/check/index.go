@@ -58,8 +58,8 @@ func group[T any](all []T, by func(T) string) map[string][]T {
 	return out
 }
 
-// accepts reports whether the answer says that a queued job is accepted. The answer for a failed
-// chat also names a job.
+// accepts reports whether the answer reports an accepted queued job. The answer for a failed chat
+// also names a job.
 func (t Told) accepts() bool {
 	return t.Job != "" && t.Lost == "" && (t.Op == OpCreate && t.Code == "" || t.Op == OpChat && t.Code == "")
 }
@@ -131,8 +131,8 @@ func (f Fault) harms() bool {
 // sudden reports whether a fault gives a process no time to finish anything.
 func (f Fault) sudden() bool { return f.Kind == FaultKill }
 
-// during reports whether a fault overlaps a period. A kill that leaves the broker running is over
-// at once.
+// during reports whether a fault overlaps a period. A kill that leaves the broker running takes no
+// time.
 func (f Fault) during(from, to time.Time) bool {
 	end := f.To
 	if f.sudden() && !f.Broker || end.IsZero() {
@@ -146,12 +146,12 @@ func (f Fault) background() bool {
 	return f.Kind == FaultMix || f.Kind == FaultStall || f.Kind == FaultBurst || f.Kind == FaultGarbage || f.Kind == FaultFill
 }
 
-// lost reports whether something stored at a time may have been deleted since.
+// lost reports whether something stored at a time may have been deleted since then.
 func (f *facts) lost(what Loss, at time.Time) bool {
 	return slices.ContainsFunc(f.Faults, func(fault Fault) bool { return fault.Loses == what && at.Before(fault.To) })
 }
 
-// held returns for how much of a period harmful faults lasted.
+// held returns how much of a period was covered by harmful faults.
 func (f *facts) held(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for _, fault := range slices.SortedFunc(slices.Values(f.Faults), func(a, b Fault) int { return a.From.Compare(b.From) }) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// listsOwn checks the jobs of all lists. A job that the log does not have is excused if it was
+// listsOwn checks the jobs in all lists. A job that is missing from the log is excused if it was
 // listed before the log was lost.
 func listsOwn(f *facts, broken report) (looked int) {
 	known := map[string]bool{} // one report per job
@@ -34,8 +34,8 @@ func listsOwn(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// listsWhole compares the whole lists with the log. A job stored after the request may be listed or
-// not.
+// listsWhole compares the whole lists with the log. A job stored after the request may or may not
+// be listed.
 func listsWhole(f *facts, broken report) (looked int) {
 	for _, l := range f.Final {
 		looked++
@@ -53,8 +53,8 @@ func listsWhole(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// newestFirst returns a tenant's video tasks in the order of a list requested at that time: by
-// created_at, even if a wrong clock wrote it, and then by ID.
+// newestFirst returns a tenant's video tasks in the order of a list requested at the given time.
+// The order is by created_at, even if a wrong clock set it, and then by ID.
 func (f *facts) newestFirst(tenant string, asked time.Time) []string {
 	var out []string
 	for id, log := range f.queued {
@@ -103,11 +103,12 @@ func few(ids []string) string {
 	return strings.Join(ids, " ")
 }
 
-// quietFor is how long nothing may have been broken before lists must be available. Replicas agree
-// within some seconds on the keepers of the index, which then read it from the log.
+// quietFor is how long there must have been no fault before lists must be available. Within a few
+// seconds, replicas agree which of them keep the index, and those then read it from the log.
 const quietFor = 30 * time.Second
 
-// listsReady treats the start of the run like a restart of killed replicas.
+// listsReady checks that lists are available after a quiet period. It treats the start of the run
+// like a restart of killed replicas.
 func listsReady(f *facts, broken report) (looked int) {
 	for _, l := range f.Lists {
 		faults := slices.DeleteFunc(slices.Clone(f.Faults), func(fault Fault) bool { return fault.From.After(l.Time) })
@@ -122,8 +123,9 @@ func listsReady(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// QuietFrom returns from when lists must be available if the run began at began and no fault
-// follows these. A clean stop counts as a fault, because a replica restarts without an index.
+// QuietFrom returns the time from which lists must be available, if the run began at began and
+// there are no further faults. A clean stop counts as a fault, because a replica restarts without
+// an index.
 func QuietFrom(began time.Time, faults []Fault) time.Time {
 	for _, fault := range faults {
 		if fault.harms() || fault.Kind == FaultTerminate {

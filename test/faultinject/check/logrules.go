@@ -8,8 +8,8 @@ func readable(f *facts, broken report) (looked int) {
 	return len(f.Events) + len(f.FeedCopies) + len(f.Letters) + len(f.Chunks) + len(f.Unreadable)
 }
 
-// oneEnd checks that an accepted job has a log and no job has two ends. The rule deadline covers
-// jobs without an end.
+// oneEnd checks that every accepted job has a log and that no job has two ends. The rule deadline
+// covers jobs without an end.
 func oneEnd(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.accepted) {
 		if t := f.accepted[id]; len(f.logs[id]) == 0 {
@@ -105,8 +105,8 @@ func feedCopies(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// oneWriter checks that only one event begins an attempt. Two would mean that two handlers both
-// believed to hold the job.
+// oneWriter checks that only one event begins each attempt. Two events would mean that two handlers
+// both believed that they held the job.
 func oneWriter(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
 		begun := map[uint32]Event{}
@@ -125,7 +125,7 @@ func oneWriter(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// begins reports whether an event precedes a call of the upstream.
+// begins reports whether an event precedes a call to the upstream.
 func (e Event) begins() bool {
 	return e.Phase == "submitting" || !isVideo(e.Job) && e.Phase == "in_progress"
 }

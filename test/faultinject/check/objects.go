@@ -35,8 +35,8 @@ func (e *Event) files(v *genbusv1.VideoTask) {
 	}
 }
 
-// ReadObjects reads every object named by terminal events, dead letters and chunks, and records the
-// defects of each.
+// ReadObjects reads every object that terminal events, dead letters and chunks name, and records
+// its defects.
 func (h *History) ReadObjects(read func(Object) ([]byte, error)) {
 	for i := range h.Events {
 		e := &h.Events[i]
@@ -58,7 +58,7 @@ func (h *History) ReadObjects(read func(Object) ([]byte, error)) {
 	h.ReadLetters(read)
 }
 
-// ReadLetters is ReadObjects for dead letters only.
+// ReadLetters is like ReadObjects but reads only the objects of dead letters.
 func (h *History) ReadLetters(read func(Object) ([]byte, error)) {
 	for i := range h.Letters {
 		l := &h.Letters[i]

@@ -11,8 +11,8 @@ const codeUnknown = "submission_outcome_unknown"
 const noting = time.Second
 
 // paidRecorded checks that every paid ID is recorded. It excuses an ID that no replica can have
-// learned: the answer was not delivered, came too late, or its reader was killed before recording
-// it. The job must then end as unknown, or as cancelled with a dead letter.
+// learned, because the answer was not delivered, came too late, or its reader was killed before
+// recording it. The job must then end as unknown, or as cancelled with a dead letter.
 func paidRecorded(f *facts, broken report) (looked int) {
 	recorded := map[string]bool{}
 	for _, e := range f.Events {
@@ -37,16 +37,16 @@ func paidRecorded(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// keptLetter reports whether a cancelled job has the dead letter that says that the upstream may
-// have its task. After a deletion of work items, there may have been no replica to store it.
+// keptLetter reports whether a cancelled job has the dead letter which reports that the upstream
+// may have its task. After a deletion of work items, there may have been no replica to store it.
 func (f *facts) keptLetter(end Event) bool {
 	lost := slices.ContainsFunc(f.Faults, func(k Fault) bool { return k.Loses == LosesItems })
 	return end.Status == "cancelled" && (lost || slices.ContainsFunc(f.letters[end.Job], func(l Letter) bool { return l.Code == codeUnknown }))
 }
 
 // forgotten reports whether the answer to a POST came too late for its sender, or whether the
-// sender was killed before recording it. While the broker is unavailable, the sender cannot record
-// it.
+// sender was killed before recording the answer. While the broker is unavailable, the sender cannot
+// record an answer.
 func (f *facts) forgotten(p Post) bool {
 	e, ok := f.submission(p)
 	if !ok {
@@ -63,7 +63,8 @@ func (f *facts) forgotten(p Post) bool {
 	})
 }
 
-// late reports whether a POST was answered when its caller no longer waited, or about that time.
+// late reports whether a POST was still unanswered when its caller stopped waiting, or shortly
+// before.
 func (f *facts) late(p Post, e Event) bool {
 	waited := e.SubmitUntil.Add(f.Config.Answer - f.Config.Skew)
 	return p.Ended.IsZero() || !p.Ended.Before(waited)
@@ -114,9 +115,9 @@ func (f *facts) explain(end Event) string {
 	return ""
 }
 
-// doubt returns what kept the outcome of one submission from its writer: the fault of its POST, or
-// the fault that struck the writer before it recorded the answer. It returns "" if there was no
-// such fault.
+// doubt returns what kept the outcome of one submission from its writer. That is the fault of its
+// POST, or the fault that struck the writer before it recorded the answer. doubt returns "" if
+// there was no such fault.
 func (f *facts) doubt(e Event) string {
 	until := e.SubmitUntil
 	for _, p := range f.posts[e.Job] {

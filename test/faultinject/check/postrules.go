@@ -7,8 +7,8 @@ import (
 )
 
 // refused reports whether the sender knows that nothing was accepted, so that it may send the same
-// POST again: the outcome tables list the status, or none of the body was sent. A 503 is not a
-// definite refusal.
+// POST again. Either the outcome tables list the status, or none of the body was sent. A 503 is not
+// a definite refusal.
 func (p Post) refused() bool {
 	switch {
 	case p.Accepted:
@@ -84,10 +84,10 @@ func (f *facts) submitting(job string, at time.Time) (Event, bool) {
 	return Event{}, false
 }
 
-// postCommitted also finds a second POST for one submission, which the HTTP client sent by itself.
-// A refused job may be submitted to another upstream within a millisecond. Therefore a POST belongs
-// to the last submitting event before it. It belongs to one that seems to follow it only if the
-// earlier one already has a POST.
+// postCommitted also finds a second POST for one submission that the HTTP client sent on its own. A
+// refused job may be submitted to another upstream within a millisecond, so a POST belongs to the
+// last submitting event before it. It belongs to an event that seems to follow it only if the
+// earlier event already has a POST.
 func postCommitted(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		used := map[uint64]Post{}
@@ -129,9 +129,9 @@ func postLease(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// earliest returns the earliest time at which something may have arrived that the upstreams saw at
-// seen. Without a processor they saw nothing, and after that they may need as long again for
-// everything that had arrived.
+// earliest returns the earliest time at which something that the upstreams saw at seen may have
+// arrived. While they had no processor time, they saw nothing. Afterwards they may need as long
+// again for everything that had arrived.
 func (f *facts) earliest(seen time.Time) time.Time {
 	for _, fault := range slices.Backward(f.Faults) {
 		backlog := f.Config.Skew + fault.To.Sub(fault.From)
@@ -154,8 +154,8 @@ func noRedirect(f *facts, broken report) (looked int) {
 	return len(f.Posts)
 }
 
-// chatAttempts checks the number of calls. A call that was refused before anything began is not an
-// attempt.
+// chatAttempts checks the number of calls. A call that was refused before the upstream began work
+// is not an attempt.
 func chatAttempts(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		begun := slices.DeleteFunc(slices.Clone(f.posts[id]), func(p Post) bool { return p.Video || p.refused() })

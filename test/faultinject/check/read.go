@@ -34,8 +34,8 @@ type Stored struct {
 	Data    []byte
 }
 
-// Add adds a message of the task log, the feed, the chunks, the usage or the dead letters to the
-// history. It records an unreadable message in Unreadable.
+// Add adds a message from the task log, the feed, the chunks, the usage or the dead letters to the
+// history. If the message is unreadable, Add records it in Unreadable.
 func (h *History) Add(names subject.Space, m Stored) {
 	if err := h.add(names, m); err != nil {
 		h.Unreadable = append(h.Unreadable, fmt.Sprintf("message %d on %s: %v", m.Seq, m.Subject, err))

@@ -6,8 +6,8 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// objects checks the objects named by stored messages. An object is written before the message that
-// names it, and is kept as long.
+// objects checks the objects that stored messages name. An object is written before the message
+// that names it and kept for as long.
 func objects(f *facts, broken report) (looked int) {
 	look := func(job, what string, o *Object) {
 		if o == nil {
@@ -39,8 +39,8 @@ func objects(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// sameFile checks that all copies are equal, because the upstreams have one file for all videos.
-// Failed copies are not listed.
+// sameFile checks that all copies are equal, because the upstreams have only one file for all
+// videos. Failed copies are not listed.
 func sameFile(f *facts, broken report) (looked int) {
 	var first Object
 	for _, id := range sortedBy(f.logs) {
@@ -57,8 +57,8 @@ func sameFile(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// requestBody checks large requests only, because these go through the object store. It matches
-// bodies by marker: another body sent with the same key has another marker.
+// requestBody checks only large requests, because these go through the object store. It matches
+// bodies by marker. A different body sent with the same key has a different marker.
 func requestBody(f *facts, broken report) (looked int) {
 	asked := map[string][]string{} // long words sent, by marker
 	for _, t := range f.Told {

@@ -56,14 +56,14 @@ func oneJob(f *facts, broken report) (looked int) {
 	return len(jobs)
 }
 
-// nothingAccepted are the codes that promise that nothing was accepted.
+// nothingAccepted lists the codes that promise that nothing was accepted.
 var nothingAccepted = []string{
 	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "invalid_request", "invalid_json", "body_too_large",
 	"unsupported_media_type", "model_not_found", "wrong_protocol", "idempotency_key_reused", "rate_limited", "tenant_full", "route_paused", "clock_wrong",
 }
 
-// refusedMeansRefused checks that a request that was refused every time has no job. Inline chats
-// are not queued jobs.
+// refusedMeansRefused checks that a request that was always refused has no job. Inline chats are
+// not queued jobs.
 func refusedMeansRefused(f *facts, broken report) (looked int) {
 	asked := group(f.Told, func(t Told) string { return t.Marker })
 	jobs := f.jobsOf()
@@ -80,8 +80,8 @@ func refusedMeansRefused(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// mayAccept reports whether the request may have created a job, judging by its answer. An answer
-// that names the job describes its later fate.
+// mayAccept reports whether the request may have created a job, judging by its answer. If the
+// answer names the job, its code describes what happened to the job later.
 func (t Told) mayAccept() bool {
 	named := t.Job != "" && t.Code != "idempotency_key_reused"
 	return t.Op == OpPublish || named || !slices.Contains(nothingAccepted, t.Code)
@@ -103,7 +103,7 @@ func sameKey(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// oneBody checks all requests with one key.
+// oneBody checks all requests with the same key.
 func (f *facts) oneBody(key string, told []Told, broken report) {
 	var first Told
 	for _, t := range told {
@@ -147,8 +147,8 @@ func toldTrue(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// getForward checks that once a client has an answer, each later request gets that state or a later
-// one, from any replica.
+// getForward checks that once a client has an answer, every later request returns that state or a
+// later one, from any replica.
 func getForward(f *facts, broken report) (looked int) {
 	before := map[string]Told{}
 	for _, t := range f.Told {
@@ -188,7 +188,8 @@ func getFound(f *facts, broken report) (looked int) {
 
 func (t Told) notFound() bool { return t.Code == "task_not_found" || t.Code == "chat_not_found" }
 
-// tenants also checks answers that name another tenant's job.
+// tenants checks that no tenant can access another tenant's job. It also checks answers that name
+// such a job.
 func tenants(f *facts, broken report) (looked int) {
 	for _, t := range f.Told {
 		log := f.logs[t.Job]

@@ -2,15 +2,15 @@ package check
 
 import "time"
 
-// writers holds the known facts about the processes that write events. Each start of a process has
-// a new writer ID.
+// writers holds what is known about the processes that write events. Each start of a process has a
+// new writer ID.
 type writers struct {
 	home map[string]string    // replica of a writer
 	last map[string]time.Time // time of its last event
 }
 
-// writersOf derives the replica of each writer from the POSTs: a POST names its replica and follows
-// a submission of the writer. In case of conflict, the majority counts.
+// writersOf derives the replica of each writer from the POSTs. A POST names its replica and follows
+// a submission of the writer. If POSTs contradict each other, the majority decides.
 func (f *facts) writersOf() writers {
 	out := writers{home: map[string]string{}, last: map[string]time.Time{}}
 	for _, log := range f.logs {
@@ -54,15 +54,15 @@ func (f Fault) ofReplica() bool {
 }
 
 // strikes reports whether a fault can keep a writer from finishing its work. The fault must affect
-// its replica, or the broker that all replicas need. A kill cannot have struck a process that wrote
-// anything later. A writer that never POSTed may be on any replica.
+// the writer's replica, or the broker that all replicas need. A kill cannot have struck a process
+// that wrote anything later. A writer that never sent a POST may be on any replica.
 func (f *facts) strikes(fault Fault, writer string) bool {
 	home, known := f.writers.home[writer]
 	switch {
 	case !fault.harms():
 		return false
 	case fault.Kind == FaultTerminate || fault.Kind == FaultRoute || fault.Kind == FaultDelete || fault.Kind == FaultClock:
-		return false // work in progress is finished
+		return false // the process still finishes its work in progress
 	case fault.ofReplica() && known && fault.Target != home:
 		return false
 	case fault.Kind == FaultKill:
@@ -72,7 +72,7 @@ func (f *facts) strikes(fault Fault, writer string) bool {
 	}
 }
 
-// struck returns the kind of the fault that struck a writer in a period, or "". A kill takes
+// struck returns the kind of the fault that struck a writer during a period, or "". A kill takes
 // precedence.
 func (f *facts) struck(writer string, from, to time.Time) string {
 	why := ""

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// client carries out one wish. Concurrent activities use separate names, because the answers for
-// one name must be in the order of its requests.
+// client carries out one wish. Concurrent activities use separate names, because the answers for a
+// name must be in the order of its requests.
 type client struct {
 	*Load
 	wish
@@ -68,7 +68,7 @@ func (c *client) live(ctx context.Context) {
 	if c.key != "" {
 		granted = c.insist(ctx, granted)
 	}
-	if granted.Job != "" { // else the job's id is not known
+	if granted.Job != "" { // otherwise the job's ID is unknown
 		c.stay(ctx, granted)
 	}
 }
@@ -114,8 +114,8 @@ func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
 	return c.series(ctx, base, limit, func(ctx context.Context, at int, a *answer) { c.send(ctx, at, w, expires, a) })
 }
 
-// insist sends the request again, which must attach, and another body with the same key, which must
-// be refused.
+// insist sends the same request again, which must attach, and a different body with the same key,
+// which must be refused.
 func (c *client) insist(ctx context.Context, granted check.Told) check.Told {
 	if c.repeat {
 		if !faultinject.Pause(ctx, time.Duration(c.random.IntN(3000))*time.Millisecond) {
@@ -152,7 +152,7 @@ func (c *client) series(ctx context.Context, base check.Told, limit time.Duratio
 	}
 }
 
-// replica returns the next replica, because clients do not stay with one.
+// replica returns the next replica, because clients change replicas with each request.
 func (c *client) replica() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// overSSE follows over one SSE connection. io.EOF means that the stream ended. An error reported by
-// the service is recorded in a.
+// overSSE follows the job over one SSE connection. io.EOF means that the stream ended. If the
+// service reports an error, overSSE records it in a.
 func (f *follower) overSSE(ctx context.Context, at int, a *answer) error {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	last := f.token

@@ -22,9 +22,9 @@ type follower struct {
 	job      string
 	seen     check.Followed
 	version  uint64 // last version seen
-	token    string // token of the last item, for chats and SSE
+	token    string // token of the last item; used for chats and SSE
 	terminal bool
-	left     int // items until the client closes the connection; negative: never
+	left     int // items until the client closes the connection; negative means never
 }
 
 // following follows a job until the job or ctx ends.
@@ -64,7 +64,7 @@ func (f *follower) connect(ctx context.Context) {
 	switch {
 	case errors.Is(err, io.EOF) && (f.terminal || f.follow == "watch"):
 		f.seen.Ended = true
-	case errors.Is(err, errBroken): // no error: the client closed the connection
+	case errors.Is(err, errBroken): // not an error, because the client closed the connection
 	case ctx.Err() != nil:
 		return // closed by this client, because ctx ended
 	case a.Code == "":
@@ -88,7 +88,7 @@ func (f *follower) item(i check.Item) error {
 	return nil
 }
 
-// after returns the version to resume after, as a Last-Event-ID.
+// after returns the version after which to resume, as a Last-Event-ID.
 func (f *follower) after() string {
 	if f.version == 0 {
 		return ""

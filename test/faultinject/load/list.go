@@ -22,14 +22,14 @@ const (
 	// listEvery is the interval between lists. listTimeout bounds one page.
 	listEvery   = 200 * time.Millisecond
 	listTimeout = 5 * time.Second
-	// followShare is the share of lists whose next pages are requested too, up to mostPages pages.
+	// followShare is the share of lists whose next pages are also requested, up to mostPages pages.
 	followShare, mostPages = 0.3, 4
-	// firstList is the number of the first list, beyond the numbers of all wishes.
+	// firstList is the number of the first list. It is larger than the numbers of all wishes.
 	firstList = 1 << 40
-	// wholePage is the page size of a whole list, small so that it has several pages.
+	// wholePage is the page size of a whole list. It is small so that a list has several pages.
 	wholePage = 20
 	// wholePatience is how long a replica may fail to return a page of a whole list. mostWholePages
-	// bounds the pages of such a list.
+	// bounds the number of pages of such a list.
 	wholePatience  = 30 * time.Second
 	mostWholePages = 10_000
 )
@@ -37,8 +37,8 @@ const (
 // listSizes are the page sizes of requests. Short pages keep the history small.
 var listSizes = []int{1, 5, 10, 20}
 
-// Listing requests lists of video tasks until ctx ends, and returns when no request is open. It may
-// run concurrently with Run.
+// Listing requests lists of video tasks until ctx ends. It returns when all its requests have
+// ended. It may run concurrently with Run.
 func (l *Load) Listing(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -47,8 +47,8 @@ func (l *Load) Listing(ctx context.Context) {
 	}
 }
 
-// list requests the first page of the n-th list, and sometimes the next ones. Each page is from a
-// random replica, because page tokens are valid on all of them.
+// list requests the first page of the n-th list, and sometimes the following pages. It requests
+// each page from a random replica, because page tokens are valid on all replicas.
 func (l *Load) list(ctx context.Context, n int) {
 	random := rand.New(rand.NewPCG(l.o.Seed, firstList+uint64(n)))
 	tenants := l.listed()
@@ -78,9 +78,9 @@ func (l *Load) listed() []Tenant { return slices.Concat(l.o.Tenants, l.o.Others)
 // inTheNameOf returns a client without a wish.
 func (l *Load) inTheNameOf(t Tenant) *client { return &client{Load: l, wish: wish{tenant: t}} }
 
-// WholeLists returns the list of all video tasks of each tenant from each of these replicas, given
-// by number. The list of a replica that fails to return a page for half a minute is not Good. The
-// Recorder keeps failed answers.
+// WholeLists returns the list of all video tasks of each tenant from each of these replicas, which
+// are given by number. A list is not Good if its replica fails to return a page for half a minute.
+// The Recorder also keeps failed answers.
 func (l *Load) WholeLists(ctx context.Context, replicas []int) []check.Listed {
 	tenants := l.listed()
 	out := make([]check.Listed, len(replicas)*len(tenants))

@@ -1,6 +1,6 @@
 // Package load simulates clients of genbus. They use every ingress, repeat requests where that is
 // allowed, follow, read and cancel their jobs, and record every answer. The package does not judge
-// the answers. It is not a benchmark: the load is light.
+// the answers. It is not a benchmark, because the load is light.
 package load
 
 import (
@@ -31,27 +31,27 @@ type Replica struct {
 
 // Options configure a Load.
 type Options struct {
-	// Seed and the number of a wish decide everything that a client does.
+	// Seed and the number of a wish determine everything that a client does.
 	Seed uint64
 	// Rate is the number of wishes that begin each second. Default 10.
 	Rate float64
 	// Jobs is the number of accepted queued jobs after which no more wishes begin. Inline chats do
-	// not count. 0: no limit.
+	// not count. 0 means no limit.
 	Jobs int
-	// Open is the maximum number of open wishes. Wishes beyond it begin late. Default 300.
+	// Open is the maximum number of open wishes. Further wishes begin late. Default 300.
 	Open int
-	// Replicas are asked in turn. At least one.
+	// Replicas receive requests in turn. At least one is required.
 	Replicas []Replica
 	// NATS holds the broker URLs, separated by commas.
 	NATS string
-	// Names is the subject space of the service. Zero: the default prefix.
+	// Names is the subject space of the service. The zero value means the default prefix.
 	Names subject.Space
-	// Tenants own the jobs. With two or more, each also tries to access jobs of another. Default:
-	// "default", without a key.
+	// Tenants own the jobs. If there are several, each also tries to access jobs of another.
+	// Default: "default", without a key.
 	Tenants []Tenant
 	// Others are tenants without jobs whose lists are requested.
 	Others []Tenant
-	// VideoModels and ChatModels are the requested models. At least one each.
+	// VideoModels and ChatModels are the requested models. At least one of each is required.
 	VideoModels, ChatModels []string
 	// Patience is how long a client retries a request. Default 3m.
 	Patience time.Duration
@@ -95,7 +95,8 @@ type Load struct {
 	accepted atomic.Int64
 }
 
-// New returns clients that connect on demand and reconnect. NATS may be unavailable at first.
+// New returns a Load whose clients connect on demand and reconnect. NATS may be unavailable at
+// first.
 func New(o Options) (*Load, error) {
 	l := &Load{o: o.withDefaults(), wholePages: mostWholePages, stop: make(chan struct{}), bursts: make(chan due), ended: make(chan struct{})}
 	l.http = &http.Client{
@@ -137,8 +138,8 @@ func (l *Load) Close() error {
 // Stop prevents further wishes from beginning. It may be called twice.
 func (l *Load) Stop() { l.once.Do(func() { close(l.stop) }) }
 
-// Run begins wishes until Stop, or until enough jobs are accepted. It returns when all clients are
-// done, or soon after ctx ends. Call it once.
+// Run begins wishes until Stop is called or enough jobs are accepted. It returns when all clients
+// have finished, or soon after ctx ends. Call it only once.
 func (l *Load) Run(ctx context.Context) {
 	defer l.lives.Wait()
 	defer close(l.ended)
@@ -163,8 +164,8 @@ func (l *Load) Run(ctx context.Context) {
 
 func (l *Load) enough() bool { return l.o.Jobs > 0 && l.accepted.Load() >= int64(l.o.Jobs) }
 
-// next waits for the next wish, by time or from a burst, and for a free slot. It returns false at
-// the end. A wish by time has no number yet.
+// next waits for the next wish, which is due by time or comes from a burst, and for a free slot. It
+// returns false when no more wishes begin. A wish that is due by time has no number yet.
 func (l *Load) next(ctx context.Context, tick <-chan time.Time, open chan struct{}) (due, bool) {
 	next := due{n: -1}
 	select {

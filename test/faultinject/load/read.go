@@ -12,7 +12,7 @@ import (
 
 const readEvery = 700 * time.Millisecond
 
-// reading reads a job until it has ended, over gRPC and HTTP, from changing replicas.
+// reading reads a job until it has ended. It alternates between gRPC and HTTP and between replicas.
 func (c *client) reading(ctx context.Context, job string) {
 	for n := 0; ; n++ {
 		t := c.read(ctx, job, n)

@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// Recorder keeps the clients' answers in the order of recording. Entries are never changed or
-// removed. The zero value is empty and ready for use. It is safe for concurrent use.
+// Recorder keeps the clients' answers in the order in which they were recorded. It never changes or
+// removes entries. The zero value is empty and ready for use. It is safe for concurrent use.
 type Recorder struct {
 	mu       sync.Mutex
 	told     []check.Told
@@ -76,7 +76,7 @@ func (r *Recorder) Refusals(code string) int {
 	return r.codes[code]
 }
 
-// Answers counts all requests and the successful ones.
+// Answers returns the number of all requests and of the successful ones.
 func (r *Recorder) Answers() (asked, good int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// reconnect makes clients find a restarted replica quickly.
+// reconnect makes clients reconnect quickly to a restarted replica.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 	MinConnectTimeout: 2 * time.Second,
@@ -81,7 +81,7 @@ func (c *client) streamed(ctx context.Context, at int, request *genbusv1.ChatReq
 	a.answered(err, func() { a.Text, a.Whole = brief.Of(text.String()), true })
 }
 
-// answered records the error of a call, or calls read for its answer.
+// answered records the error of a call, or calls read if the call succeeded.
 func (a *answer) answered(err error, read func()) {
 	if err == nil {
 		read()

@@ -89,7 +89,7 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 // natsTimeout bounds a request over NATS, because one that reached no server is never answered.
 const natsTimeout = 5 * time.Second
 
-// publish puts the request into the inbox. The answer says only that it is stored.
+// publish puts the request into the inbox. The answer confirms only that the request is stored.
 func (c *client) publish(ctx context.Context, w wish, expires time.Time, a *answer) {
 	m, err := c.message(ctx, c.o.Names.Request(w.kind, c.tenant.Name), w, expires)
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
@@ -104,7 +104,7 @@ func (c *client) publish(ctx context.Context, w wish, expires time.Time, a *answ
 		a.lost(err)
 		a.NotSent = true
 	case errors.As(err, &refused):
-		a.Code = "queue_full" // the stream's own limits
+		a.Code = "queue_full" // the stream has reached its own limits
 	default:
 		a.lost(err)
 		a.NotSent = notSent(err)

@@ -10,12 +10,12 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// Shape is the common property of the wishes of a burst. The empty Shape allows any wish.
+// Shape is a property that all wishes of a burst have. The empty Shape allows any wish.
 type Shape string
 
 // The shapes.
 const (
-	// Large requests, or their replies, do not fit into a message.
+	// Large requests or their replies do not fit into a message.
 	Large Shape = "large"
 	// Duplicates are Large, and two clients send each of them at the same time.
 	Duplicates Shape = "duplicates"
@@ -33,14 +33,14 @@ const (
 	firstBurst, mostBurst = 1_000_000, 10_000
 )
 
-// lengths are the lengths of the long words in a request and its reply. 0 means no long word.
+// lengths holds the lengths of the long words in a request and its reply. 0 means no long word.
 type lengths struct{ request, reply int }
 
 const (
 	kib = 1 << 10
-	// claimCheck is the longest body that a genbus message holds.
+	// claimCheck is the length of the longest body that a genbus message holds.
 	claimCheck = 256 * kib
-	// beyondPayload is longer than any message of the broker.
+	// beyondPayload is larger than any message that the broker accepts.
 	beyondPayload = 9 << 20
 	// mostChunk bounds one streamed block, because a follower has a buffer of 1 MiB.
 	mostChunk = 400 * kib
@@ -112,9 +112,9 @@ type due struct {
 	shape Shape
 }
 
-// Burst begins n wishes of one shape as fast as possible while Run runs. burst is the number of the
-// burst, from 0, and makes its wishes unique. Burst returns when all wishes have begun or no more
-// can begin.
+// Burst begins n wishes of one shape as fast as possible while Run is running. burst is the number
+// of the burst, starting at 0, and makes its wishes unique. Burst returns when all wishes have
+// begun or no more can begin.
 func (l *Load) Burst(ctx context.Context, burst, n int, shape Shape) {
 	for i := range min(n, mostBurst) {
 		select {

@@ -8,7 +8,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// known rejects members that a typed body would silently lose.
+// known rejects members that a typed body would silently drop.
 var known = json.RejectUnknownMembers(true)
 
 // typedVideo converts the output of videoBody to a message.

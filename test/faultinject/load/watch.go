@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// watchVideo follows over gRPC until the stream ends. io.EOF is a regular end.
+// watchVideo follows the job over gRPC until the stream ends. io.EOF is a regular end.
 func (f *follower) watchVideo(ctx context.Context, at int, a *answer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -29,7 +29,7 @@ func (f *follower) watchVideo(ctx context.Context, at int, a *answer) error {
 	return err
 }
 
-// watchChat is watchVideo for chats, which resume by token.
+// watchChat is like watchVideo but for chats, which resume by token.
 func (f *follower) watchChat(ctx context.Context, at int, a *answer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

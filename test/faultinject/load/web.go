@@ -101,7 +101,7 @@ func (w wish) read(r *http.Response, a *answer) {
 	}
 }
 
-// readBlocks reads a streamed reply. Without [DONE] it is incomplete.
+// readBlocks reads a streamed reply. A reply without [DONE] is incomplete.
 func (a *answer) readBlocks(body io.Reader) {
 	events := sse.NewReader(body, 0)
 	var text strings.Builder
@@ -173,7 +173,7 @@ func (a *answer) readGateway(kind subject.Kind, body io.Reader) {
 	a.decoded(err, job)
 }
 
-// exchange sends one HTTP request. It records an error answer and calls read for a successful one.
+// exchange sends one HTTP request. It records an error answer, or calls read for a successful one.
 func (c *client) exchange(ctx context.Context, at int, method, path string, header http.Header, body []byte, a *answer, read func(*http.Response)) {
 	req, err := http.NewRequestWithContext(ctx, method, c.o.Replicas[at].HTTP+path, bytes.NewReader(body))
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *client) exchange(ctx context.Context, at int, method, path string, head
 	}
 	req.Header = header
 	c.tenant.sign(req.Header)
-	req.GetBody = nil // net/http must not resend: each request is recorded once
+	req.GetBody = nil // net/http must not resend the request, because each request is recorded once
 	resp, err := c.http.Do(req)
 	if err != nil {
 		a.lost(err)

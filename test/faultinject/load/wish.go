@@ -24,22 +24,22 @@ type wish struct {
 	marker string
 	key    string // request_id, or empty
 	stream bool
-	body   []byte // as JSON, whatever form is sent
+	body   []byte // as JSON, regardless of the form that is sent
 	sum    string // fingerprint of body
 	input  string // longest word of body, if long
-	// stored means that the request goes to the object store and that its message names it. NATS
+	// stored is true if the request goes to the object store and its message only names it. NATS
 	// only.
 	stored bool
-	// expires is how long after the request the job may still be submitted. Zero: no limit.
+	// expires is how long after the request the job may still be submitted. Zero means no limit.
 	expires time.Duration
 
 	follow   string        // sse, watch, or empty
 	cuts     int           // how often the client closes its followed connection
 	reads    bool          // GET until the end
-	cancel   time.Duration // delay after the acceptance; zero: never
-	repeat   bool          // send the same again over another ingress
-	conflict bool          // send another body with the same key
-	peeks    bool          // access the job as stranger
+	cancel   time.Duration // delay after the acceptance; zero means never
+	repeat   bool          // send the same request again over another ingress
+	conflict bool          // send a different body with the same key
+	peeks    bool          // access the job as the stranger
 	stranger Tenant        // another tenant, if there is one
 	rival    string        // what another client sends at the same time with the same key: same, other or nothing
 }
@@ -111,7 +111,7 @@ func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 // rivals are the values of rival, weighted by repetition.
 var rivals = []string{"same", "other", "", "", "", "", "", ""}
 
-// plan chooses the client's actions besides the request.
+// plan chooses what else the client does in addition to the request.
 func (w *wish) plan(r *rand.Rand) {
 	keyed := w.entry.op == check.OpChat || w.entry.op != check.OpInline && chance(r, 0.75)
 	w.follow, w.cuts, w.reads = pick(r, []string{"sse", "watch", "", ""}), r.IntN(3), chance(r, 0.5)
@@ -143,15 +143,15 @@ func videoBody(model, marker string, long lengths, r *rand.Rand) []byte {
 		"metadata": map[string]any{"sandbox": map[string]any{"duration_ms": 500 + r.IntN(4000)}},
 	}
 	if long.request > 0 {
-		// The marker comes early, because the dead letter of a rejected request may have only its
-		// beginning.
+		// Put the marker first, because the dead letter of a rejected request may contain only the
+		// beginning of the body.
 		body["image"] = "data:image/png;mark=" + marker + ";base64," + base64Word(long.request, r)
 	}
 	return encode(body)
 }
 
-// chatBody requests a reply that differs between attempts: a stream contains the time of each of
-// its pieces.
+// chatBody requests a reply that differs between attempts, because a stream contains the time of
+// each of its pieces.
 func chatBody(model, marker string, stream bool, long lengths, r *rand.Rand) []byte {
 	text := prompt(marker, r)
 	if long.request > 0 {
@@ -166,7 +166,7 @@ func chatBody(model, marker string, stream bool, long lengths, r *rand.Rand) []b
 	})
 }
 
-// prompt varies in length, so that answers that contain the length differ.
+// prompt returns a prompt of random length, so that answers that contain the length differ.
 func prompt(marker string, r *rand.Rand) string {
 	return "tell me of the sea" + strings.Repeat(" and the sea", r.IntN(20)) + strings.Repeat("!", r.IntN(11)) + " mark=" + marker
 }
@@ -179,7 +179,7 @@ func encode(v any) []byte {
 	return data
 }
 
-// again returns the same request over another ingress, whose answer names the job.
+// again returns the same request over another ingress whose answer names the job.
 func (w wish) again() wish {
 	w.entry = entry{"http", asJSON, check.OpCreate}
 	return w

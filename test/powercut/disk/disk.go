@@ -1,6 +1,7 @@
-// Package disk models the disk of a machine whose power can be cut. The powercut tests build the
-// message store of nats-server to sync, rename and remove files with the functions of this package.
-// For files below a watched directory, these also track the data that a power cut would leave.
+// Package disk models the disk of a machine whose power can be cut. The powercut tests build
+// nats-server's message store so that it syncs, renames and removes files with the functions of
+// this package. For files below a watched directory, these functions also track the data that a
+// power cut would leave.
 //
 // A sync takes effect when it ends, for the bytes that the file had when it began. A file that was
 // never synced does not exist after a cut. A new name appears with the first sync of its file.
@@ -42,10 +43,10 @@ var disks struct {
 	all map[string]*Disk
 }
 
-// Watch watches an empty directory until Close. takes is the duration of a sync. At its end, onSync
-// is called with the name below the directory and the number of bytes not on disk yet. If onSync
-// returns an error, the sync fails with it and has no effect. onSync may be called concurrently for
-// several files.
+// Watch watches an empty directory until Close is called. takes is the duration of a sync. At the
+// end of a sync, onSync is called with the file's name below the directory and the number of bytes
+// that are not on disk yet. If onSync returns an error, the sync returns that error and has no
+// effect. onSync may be called concurrently for several files.
 func Watch(dir string, takes time.Duration, onSync func(name string, grows int) error) *Disk {
 	d := &Disk{dir: filepath.Clean(dir), takes: takes, onSync: onSync, files: map[string]file{}}
 	disks.Lock()
@@ -64,7 +65,7 @@ func (d *Disk) Close() {
 	delete(disks.all, d.dir)
 }
 
-// of returns the disk that holds path and the name of path on it. The disk is nil if path is not
+// of returns the disk that contains path and the name of path on it. The disk is nil if path is not
 // watched.
 func of(path string) (*Disk, string) {
 	disks.RLock()
@@ -86,7 +87,7 @@ func Sync(f *os.File) error {
 	return d.sync(f, name)
 }
 
-// Write replaces f.Write. synced means that the store opens the file with O_SYNC.
+// Write replaces f.Write. synced is true if the store opens the file with O_SYNC.
 func Write(f *os.File, data []byte, synced bool) (int, error) {
 	n, err := f.Write(data)
 	if d, name := of(f.Name()); d != nil && err == nil && synced {
@@ -126,8 +127,8 @@ func (d *Disk) later(f func()) {
 	d.pending = append(d.pending, f)
 }
 
-// rename renames a file or all files of a directory. An empty to removes them. The caller holds
-// d.mu.
+// rename renames a file or all files of a directory. If to is empty, it removes them. The caller
+// holds d.mu.
 func (d *Disk) rename(from, to string) {
 	if to != "" {
 		delete(d.files, to) // an unsynced file may replace a synced one
@@ -151,7 +152,7 @@ func (d *Disk) sync(f *os.File, name string) error {
 	}
 	synced, had := file{info: info}, 0
 	if !info.IsDir() {
-		// The name may belong to another file by now.
+		// The name may belong to another file by this time.
 		named, err := os.Stat(f.Name())
 		if err != nil || !os.SameFile(info, named) {
 			return nil
@@ -190,7 +191,7 @@ func (d *Disk) read(path, name string, info os.FileInfo) (_ []byte, had int, _ e
 	return append(data, more...), len(data), err
 }
 
-// section returns the bytes of a file between two offsets, or fewer if the file ends before.
+// section returns the bytes of a file between two offsets, or fewer if the file is shorter.
 func section(path string, from, to int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -205,7 +206,7 @@ func section(path string, from, to int64) ([]byte, error) {
 	return b[:n], nil
 }
 
-// Image is the data on a disk after a power cut, by name below the directory.
+// Image holds the data on a disk after a power cut, by name below the directory.
 type Image map[string][]byte
 
 // Cut returns the data left if the power is cut now. unsynced is the share, from 0 to 1, of the

@@ -1,22 +1,22 @@
-// Package chattest reads the corpus of answers to a chat completion in
-// internal/upstream/chat/testdata, for the tests and fuzz targets of several packages.
+// Package chattest reads the corpus of chat completion answers in internal/upstream/chat/testdata.
+// Tests and fuzz targets of several packages use it.
 //
-// A file describes one answer and the expected result, as JSON:
+// Each file is a JSON object that describes one answer and the expected result:
 //
 //	about         which server sends this answer, in a sentence
 //	status        HTTP status; default 200
-//	content_type  media type; default that of answer, text or stream
+//	content_type  media type; default depends on answer, text or stream
 //	header        further headers
-//	answer        the body as a JSON value, sent as it is, or
+//	answer        the body as a JSON value, sent unchanged, or
 //	text          the body as text, or
-//	stream        the body as lines, of which an object becomes an event:
-//	              "data: ", the object as it is and a blank line
+//	stream        the body as lines; an object becomes an event:
+//	              "data: ", the object unchanged, and a blank line
 //	line_end      end of each line of the stream; default "\n"
 //	unterminated  true: the last line has no end
 //	reset         true: the connection breaks after the body
 //	want          the expected result, see Want
 //
-// {100 KiB} anywhere stands for that many letters x.
+// The text {100 KiB} stands for that many letters x.
 package chattest
 
 import (
@@ -47,17 +47,18 @@ type Answer struct {
 	Want  Want
 }
 
-// Want is the expected result of an answer. Replies are compared as JSON values, with numbers as
-// written.
+// Want is the expected result of an answer. Replies are compared as JSON values, but numbers must
+// be written the same way.
 type Want struct {
-	// Reply is the whole reply. For a JSON answer the default is the answer itself. Nil if Error is
-	// set.
+	// Reply is the whole reply. For a JSON answer the default is the answer itself. It is nil if
+	// Error is set.
 	Reply jsontext.Value `json:"reply"`
 	// Restreamed is the reply assembled from the chunks into which a JSON answer is converted.
 	// Default Reply.
 	Restreamed jsontext.Value `json:"restreamed"`
-	// Blocks are the blocks of a stream that are passed on, byte for byte. In the file it is a
-	// list, or the number of the stream's first objects, or absent for all of them.
+	// Blocks are the blocks of a stream that are passed on, byte for byte. In the file this is a
+	// list of blocks, or the number of objects to take from the start of the stream. If it is
+	// absent, all objects are passed on.
 	Blocks Blocks `json:"-"`
 	// Error is the expected error, or nil.
 	Error *Error `json:"error"`
@@ -66,7 +67,7 @@ type Want struct {
 // Blocks are the blocks of a stream.
 type Blocks []string
 
-// Error is the expected content of an upstream error, besides the HTTP status.
+// Error is the expected content of an upstream error, apart from the HTTP status.
 type Error struct {
 	Code         string `json:"code"`
 	Type         string `json:"type"`
@@ -210,7 +211,7 @@ func texts(values []jsontext.Value) Blocks {
 	return all
 }
 
-// text returns the content of a JSON string, and other values as they are.
+// text returns the content of a JSON string, and other values unchanged.
 func text(v jsontext.Value) string {
 	if v.Kind() != '"' {
 		return string(v)
