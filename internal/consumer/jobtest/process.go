@@ -135,6 +135,7 @@ func Linked(t testing.TB) (link *faultinject.Link, through, direct *broker.Broke
 	return link, OpenAt(t, "nats://"+link.Addr()), OpenAt(t, s.ClientURL())
 }
 
+// OpenAt connects to the NATS server at url.
 func OpenAt(t testing.TB, url string) *broker.Broker {
 	t.Helper()
 	return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})
