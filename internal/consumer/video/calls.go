@@ -2,6 +2,7 @@ package video
 
 import (
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -30,7 +31,12 @@ func (c *calls) count(name, op, verdict string, httpStatus int, took time.Durati
 	}
 }
 
+// statusOf returns the HTTP status that a call is counted with: 200 for a success, and 0 if no
+// answer arrived.
 func statusOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
 	var up *upstream.Error
 	if errors.As(err, &up) {
 		return up.HTTPStatus

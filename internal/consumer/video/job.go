@@ -129,8 +129,8 @@ func (j *job) begin() bool {
 	return true
 }
 
-// work runs steps until the job waits or its message can be settled. slot reports whether the first
-// step already has a poll slot.
+// work runs steps until the job waits or its message can be settled. slot is true if the first step
+// already has a poll slot.
 func (j *job) work(slot bool) {
 	defer j.runner.shared.Holder.Jobs.Done()
 	j.rouse()

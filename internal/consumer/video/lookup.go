@@ -33,9 +33,9 @@ func (l *lookUps) next(schedule []time.Duration) time.Time {
 	return l.began.Add(schedule[l.done])
 }
 
-// lookUp asks the upstream for the task of a submission with an unknown outcome. It does so if a
-// lookup is due. If now is set, it does not wait for the next lookup to be due. found is nil if no
-// task was found. again is when the next lookup is due, or zero if none is left.
+// lookUp asks the upstream for the task of a submission with an unknown outcome if a lookup is due.
+// If now is true, it makes the next lookup even if that is not due yet. found is nil if no task was
+// found. again is when the next lookup is due, or zero if none is left.
 func (s *submission) lookUp(ctx context.Context, now bool) (found *upstream.Submission, again time.Time) {
 	t := s.task
 	x, schedule := t.execution(), t.runner.shared.LookUps
