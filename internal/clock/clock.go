@@ -21,7 +21,7 @@ const (
 	Limit = 5 * time.Second
 	// rightAgain is the limit for a clock that was wrong, so that a clock near Limit does not flap.
 	rightAgain = Limit * 4 / 5
-	// Holds is how long a measurement stays valid while the broker does not answer. In that time, a
+	// Holds is how long a measurement stays valid while the broker does not answer. During that time, a
 	// machine's wall clock and monotonic clock drift apart by less than a second.
 	Holds = 10 * time.Minute
 	// precise is the largest error of a measurement that may replace a valid one.

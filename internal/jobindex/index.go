@@ -136,8 +136,8 @@ func (x *Index) upto() uint64 {
 }
 
 // Unfinished returns the number of a tenant's unfinished jobs of both kinds on all replicas,
-// without inline chats. The number includes all earlier commits of this process. known is false if
-// no replica with a ready index answers.
+// excluding inline chats. The number includes all earlier commits of this process. known is false
+// if no replica with a ready index answers.
 func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known bool) {
 	if r := x.keeper.ready(); r != nil {
 		return r.table.Unfinished(tenant), true
@@ -146,10 +146,10 @@ func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known boo
 	return a.Jobs, err == nil
 }
 
-// UnfinishedByTenant returns the numbers of unfinished jobs, without inline chats, of the n tenants
-// that have the most and of the tenants in also. total is the number for all tenants. Values of n
-// above jobtable.MaxPage mean jobtable.MaxPage. UnfinishedByTenant returns ErrCatchingUp while the
-// index is not ready on any replica.
+// UnfinishedByTenant returns the numbers of unfinished jobs, excluding inline chats, of the n
+// tenants that have the most and of the tenants in also. total is the number for all tenants.
+// Values of n above jobtable.MaxPage mean jobtable.MaxPage. UnfinishedByTenant returns
+// ErrCatchingUp while the index is not ready on any replica.
 func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (jobs map[string]int64, total int64, err error) {
 	n = min(n, jobtable.MaxPage)
 	if r := x.keeper.ready(); r != nil {

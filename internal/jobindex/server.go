@@ -23,7 +23,7 @@ const (
 	waitFor   = 200 * time.Millisecond
 )
 
-// server answers questions of other replicas while this replica's index is ready.
+// server answers questions from other replicas while this replica's index is ready.
 type server struct {
 	keeper *keeper
 	b      *broker.Broker
@@ -39,7 +39,7 @@ func newServer(o Options, k *keeper) *server {
 	return &server{keeper: k, b: o.Broker, self: o.Log.Writer(), waits: make(chan struct{}, mostWaits)}
 }
 
-// listen answers questions of other replicas until stop is called.
+// listen answers questions from other replicas until stop is called.
 func (s *server) listen(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var subs []*nats.Subscription

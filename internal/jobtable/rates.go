@@ -49,7 +49,7 @@ type Rates struct {
 	// the time AsOf. Both times are in Unix nanoseconds.
 	From int64 `json:"from"`
 	AsOf int64 `json:"as_of"`
-	// Unfinished counts the unfinished jobs of all tenants, without inline chats.
+	// Unfinished counts the unfinished jobs of all tenants, not counting inline chats.
 	Unfinished int64 `json:"unfinished"`
 }
 

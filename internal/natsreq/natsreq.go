@@ -183,8 +183,8 @@ func addRequestID(r *admission.Request, requestID string) error {
 	return nil
 }
 
-// get reads a header in any case, because nats.Header is case-sensitive and some clients write
-// Content-Type. The lower-case spelling takes precedence.
+// get reads a header without regard to letter case, because nats.Header is case-sensitive and some
+// clients write Content-Type. The lower-case spelling takes precedence.
 func get(header nats.Header, key string) string {
 	return telemetry.HeaderCarrier(header).Get(key)
 }

@@ -15,7 +15,7 @@ import (
 type budget struct {
 	share  float64
 	credit float64
-	most   float64       // of credit
+	most   float64       // limit of credit
 	floor  *rate.Limiter // retries without credit
 }
 

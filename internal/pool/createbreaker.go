@@ -120,8 +120,8 @@ func jittered(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 // forCreates filters the ready keys for a video create. It drops keys whose create breaker is open,
 // unless a trial is due. next is the time of the earliest trial, or zero. If no key has a closed
 // breaker, all keys stay, ordered by wait. Keys in cooldown count as alternatives, because a
-// refused create loses no job. For a job that was refused for now, keys with an open breaker are
-// dropped in any case.
+// refused create loses no job. For a job that was refused for now, keys are dropped even if no key
+// has a closed breaker.
 func (c *Chooser) forCreates(t *Tried, ready, cooling []*key, now time.Time) (use []*key, next time.Time) {
 	closed := func(k *key) bool { return k.service.creates.closed() }
 	if c.route.Kind != config.KindVideo || len(c.targets) < 2 {

@@ -136,7 +136,7 @@ func (s *Slot) Release() {
 	s.count(-1)
 }
 
-// passOn lets another job probe the upstream because this probe has no outcome in time.
+// passOn lets another job probe the upstream because this probe is taking too long.
 func (s *Slot) passOn() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()

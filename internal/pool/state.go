@@ -14,7 +14,7 @@ import (
 // Values of UpstreamState.Breaker.
 const (
 	BreakerClosed   = "closed"    // jobs go to the upstream
-	BreakerOpen     = "open"      // no jobs, or no video creates of routes with another upstream
+	BreakerOpen     = "open"      // no jobs, or no video creates on routes with several upstreams
 	BreakerHalfOpen = "half_open" // one job probes it
 )
 

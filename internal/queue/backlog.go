@@ -118,8 +118,8 @@ func (b *backlog) postpone(t turn) {
 	b.roundRobin.postpone(t.tenant, t.seq, time.Now().Add(postponeFor))
 }
 
-// passOver puts a job back and passes over its tenant for d. In that time, jobs of other tenants do
-// not wait behind the tenant's jobs.
+// passOver puts a job back and passes over its tenant for d. During that time, jobs of other
+// tenants do not wait behind the tenant's jobs.
 func (b *backlog) passOver(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

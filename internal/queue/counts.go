@@ -10,20 +10,20 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// listAgain is how long counts wait before they list consumers again after a list got no answer.
+// listAgain is the time after an unanswered list request before consumers are listed again.
 const listAgain = 5 * time.Minute
 
-// errNotListed means that counts are not listing consumers at the moment.
+// errNotListed means that listing consumers is suspended (see listAgain).
 var errNotListed = errors.New("could not list consumers")
 
-// unanswered reports whether a list got no answer although nothing else is known to be wrong. That
-// happens if the NATS user may not list consumers. Other errors are temporary.
+// unanswered reports whether err means that a list request got no answer although no other problem
+// is known. That happens if the NATS user may not list consumers. Other errors are temporary.
 func (q *Queue) unanswered(ctx context.Context, err error) bool {
 	return broker.CutOff(err) && ctx.Err() == nil && q.b.Trouble() == nil
 }
 
-// consumers lists the consumers of a stream by name. After a list got no answer, it returns
-// errNotListed for listAgain, because counts are too frequent to wait for an answer each time.
+// consumers lists the consumers of a stream by name. If a list request gets no answer, later calls
+// return errNotListed for listAgain, because they are too frequent to wait for an answer each time.
 func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	q.mu.Lock()
 	refused := time.Now().Before(q.noList)
@@ -42,7 +42,8 @@ func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetst
 
 // Count updates the counts of all routes that this process has used, 256 routes per request. It
 // returns the routes whose durable consumers are missing, do not answer or cannot be listed. Their
-// counts do not change. err is the error of the list, or nil while lists are suspended.
+// counts do not change. err is the error from listing the consumers. It is nil while listing is
+// suspended.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
 	_, uncounted, err = q.count(ctx)
 	return uncounted, err

@@ -28,8 +28,8 @@ const (
 
 var (
 	errFull = errors.New("the work stream is full")
-	// errNotStored means that the leader of GENBUS_WAIT lags behind the replica that reported the
-	// job.
+	// errNotStored means that the leader of GENBUS_WAIT lags behind the stream replica that
+	// reported the job.
 	errNotStored = errors.New("the leader has not stored the job yet")
 	// errOutdated means that the index belongs to a previous stream.
 	errOutdated = errors.New("the backlog stream was recreated")
@@ -49,8 +49,8 @@ type candidate struct {
 	job  joblog.Entry
 }
 
-// read reads the items and logs of a batch, with one request per tenant and one for the log.
-// dispatch reads anything that is still missing.
+// read reads the items of a batch, with one request per tenant, and their jobs from the log, with
+// one request. dispatch reads anything that is still missing.
 func (m jobDispatcher) read(ctx context.Context, batch []turn) []candidate {
 	out := make([]candidate, len(batch))
 	byTenant := map[string][]*candidate{}
@@ -133,10 +133,11 @@ func (m jobDispatcher) readJobs(ctx context.Context, batch []candidate) {
 //     same subject. If it has already run, the log shows that.
 //
 // The data of a batch may be outdated. The effect is the same as if the job had been removed,
-// advanced or erased between steps 1 and 2. dispatch relies on the data only to confirm that the
-// same job continues, and then marks the copy with an event that the job had. Before it withholds
-// or removes anything, it asks the leader whether the job has ended, belongs to another request or
-// has no log. In step 3, it asks the leader whether the item existed.
+// advanced or erased between steps 1 and 2. dispatch relies on the data only to conclude that the
+// log has the item's job and that the job has not ended. It then marks the copy with the event that
+// was read. Before it withholds or removes anything, it asks the leader whether the job has ended,
+// belongs to another request or has no log. In step 3, the leader reports whether the item still
+// existed.
 func (m jobDispatcher) dispatch(ctx context.Context, j candidate) (verdict, error) {
 	from, n, err := m.itemOf(ctx, j)
 	switch {
@@ -215,8 +216,8 @@ func (m jobDispatcher) removeDispatched(ctx context.Context, n subject.WorkName,
 	return v, m.q.RemoveEnded(ctx, e)
 }
 
-// toSubmit reports whether a job still has to be submitted. A job that has ended or that an
-// upstream already has continues regardless of its tenant's dead letters.
+// toSubmit reports whether a job still has to be submitted. If the job has ended or an upstream may
+// already have it, it is dispatched regardless of its tenant's dead letters.
 func (m jobDispatcher) toSubmit(ctx context.Context, j candidate) bool {
 	_, n, err := m.itemOf(ctx, j)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// slowestRead is how often a dispatcher reads the number of ready jobs, which changes because
-	// all replicas take jobs. While the window is full, the dispatcher reads at least every
-	// congestedRead, because only a read can enlarge a measured window. If the window also drains
-	// fast, it reads up to every fastestRead.
+	// slowestRead is the longest interval at which the dispatching replica reads the number of
+	// ready jobs, which changes because all replicas take jobs. While the window is full, the
+	// interval is at most congestedRead, because only a read can enlarge a measured window. If the
+	// window also drains fast, the interval shrinks to as little as fastestRead.
 	slowestRead   = time.Second
 	congestedRead = 250 * time.Millisecond
 	fastestRead   = 25 * time.Millisecond
@@ -121,7 +121,8 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 }
 
 // gather waits until half of the window is free, so that the next batch is worth its reads. It
-// waits for at most gatherFor, or an eighth of the time that a full window lasts.
+// waits for at most gatherFor or an eighth of the time that a full window lasts, whichever is
+// shorter.
 func (d *dispatcher) gather(ctx context.Context) {
 	defer d.route.backlog.wake()
 	timer := time.NewTimer(min(gatherFor, d.route.window.lasts()/8))
@@ -151,7 +152,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	if !d.route.lease.Held() {
 		d.stop()
 		if !d.route.lease.Vacant(now) {
-			d.every = slowestRead // detects in time when the other replica's claim expires
+			d.every = slowestRead // often enough to see the other replica's claim expire
 		}
 		return false
 	}

@@ -96,8 +96,8 @@ func (q *Queue) Configured(kind subject.Kind, name string) bool {
 // delivery has not been acknowledged.
 func jobsOf(c *jetstream.ConsumerInfo) uint64 { return c.NumPending + uint64(max(c.NumAckPending, 0)) }
 
-// countTries is how often byConsumers counts. A count may differ from the stream, because jobs come
-// and go in the meantime.
+// countTries is how many times byConsumers tries to count. A count may differ from the stream,
+// because jobs come and go in the meantime.
 const countTries = 3
 
 const (
@@ -106,13 +106,13 @@ const (
 	cheapSubjects = 20_000
 	// lagOf defines the tolerance for a larger stream, in which the consumers may miss one message
 	// in a hundred. A consumer learns of a message shortly after it is stored, and listing the
-	// subjects every minute would block the stream for seconds. If a route's consumer is gone, that
-	// many of its jobs may be missed until the stream shrinks.
+	// subjects every minute would block the stream for seconds. If a route's consumer is gone, the
+	// route's jobs are missed as long as they are within this tolerance.
 	lagOf = 100
 )
 
 // accounted reports whether the consumers' jobs account for the messages in the stream. before and
-// after are the numbers of messages before and after the list.
+// after are the numbers of messages before and after the consumers were listed.
 func accounted(jobs, before, after uint64) bool {
 	if before+after < 2*cheapSubjects {
 		return jobs >= max(before, after)
@@ -216,7 +216,7 @@ func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64
 var ErrPageToken = errors.New("the page token does not belong to this list")
 
 // Page returns up to size items of a route, ready ones first. token is "" for the first page, and
-// next of the previous page for a later one. next is "" after the last item.
+// the next returned with the previous page for any other page. next is "" after the last item.
 func (r *Route) Page(ctx context.Context, token string, size int) (items []Item, next string, err error) {
 	names := r.b.Names()
 	streams := []struct{ word, stream, pattern string }{

@@ -40,7 +40,7 @@ type Queue struct {
 
 	mu     sync.Mutex
 	routes map[string]*Route // by name of the durable consumer
-	noList time.Time         // earliest time to list consumers for counts again
+	noList time.Time         // earliest time to list consumers again
 }
 
 // New returns a queue. Jobs leave the backlog only while Run and the route's Dispatch are running.

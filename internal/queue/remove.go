@@ -28,7 +28,7 @@ func (q *Queue) RemoveAfter(ctx context.Context, e joblog.Entry, patience time.D
 // The end and its feed copy are already stored, so a consumer that has just received the item has
 // nothing left to do. If the dispatcher copies the item at the same time, either RemoveEnded or the
 // dispatcher notices that the original is gone, and removes the copy. If both crash, a consumer
-// acks the item at its turn.
+// acks the item when its turn comes.
 //
 // RemoveEnded skips a job with a submission that may be in progress or undecided, because the
 // holder may still have to log the upstream's answer. It also skips an attached job, because its
@@ -72,10 +72,10 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (di
 	return dispatched, nil
 }
 
-// hasItem reports whether work belongs to the job that ended with e. Comparing acceptance times is
-// not enough, because by another replica's clock, a later job may have been accepted before that
-// end. The later job's item is stored only after the end is erased, so hasItem reads the log after
-// the item.
+// hasItem reports whether work belongs to the job that ended with e. Comparing acceptance times
+// with the end is not enough. Because clocks differ, a later job accepted by another replica may
+// seem to be older than the end. The later job's item is stored only after the end is erased, so
+// hasItem reads the log after the item.
 func (q *Queue) hasItem(ctx context.Context, e joblog.Entry, work *genbusv1.WorkItem) (bool, error) {
 	switch {
 	case task.SameAcceptance(work, e.Job.GetCreatedAt()):

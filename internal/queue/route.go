@@ -26,7 +26,7 @@ const (
 	// delivers them only at the next heartbeat of those requests or with the next message
 	// (nats-server 2.15.2).
 	resumeIn = 200 * time.Millisecond
-	// pausePoll is how often Pause checks whether all servers have applied the change.
+	// pausePoll is how often Pause checks whether the change has taken effect.
 	pausePoll = 20 * time.Millisecond
 )
 
@@ -118,8 +118,8 @@ func (r *Route) Paused(ctx context.Context) bool {
 }
 
 // Pause stops deliveries of the route's jobs to all replicas until the given time. The zero time
-// resumes them. Pause returns when all servers have applied the change or when ctx ends. It must
-// check this itself, because a cluster answers as soon as the change is proposed.
+// resumes them. Pause returns when the change has taken effect or when ctx ends. It must check this
+// itself, because a cluster answers as soon as the change is proposed.
 func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
 	pauses := !until.IsZero()
 	if !pauses {
@@ -187,8 +187,8 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	r.counted.CompareAndSwap(counted, time.Now().UnixNano())
 }
 
-// learn records the state of the route's durable consumers as read by a list, unless a newer read
-// has finished. counted is the value of r.counted before the list.
+// learn records the state of the route's durable consumers from a list of consumers, unless a newer
+// read has finished. counted is the value of r.counted before the consumers were listed.
 func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update func(reading, time.Time)) {
 	if !r.refreshing.CompareAndSwap(false, true) {
 		return

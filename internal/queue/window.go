@@ -36,7 +36,7 @@ type window struct {
 	// free is the number of unused slots of max_in_flight at the last read, minus the jobs taken
 	// since.
 	free int
-	// rate is the number of jobs per second that free a slot, over all replicas. ended is their
+	// rate is the number of jobs per second that free a slot, across all replicas. ended is their
 	// total number at the time measured. ended and measured are zero until the first read.
 	rate     float64
 	ended    uint64
