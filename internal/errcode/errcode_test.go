@@ -12,6 +12,7 @@ import (
 	"go/token"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,19 +24,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-var update = flag.Bool("update", false, "write means.gen.go and docs/errors.md")
+var update = flag.Bool("update", false, "write means.gen.go, client/code.gen.go and docs/errors.md")
 
-// TestDeclarationsAreTheTexts: means.gen.go holds the comments of the declarations of codes.
+// TestDeclarationsAreTheTexts proves that the comments of the codes in code.go are the texts of the
+// table, of package client and of docs/errors.md.
 func TestDeclarationsAreTheTexts(t *testing.T) {
-	want, err := generated()
-	if err != nil {
-		t.Fatal(err)
+	groups := declarations(t)
+	isFile(t, "means.gen.go", meansFile(t, groups))
+	isFile(t, "../../client/code.gen.go", clientFile(t, groups))
+	sentences := map[Code]string{}
+	for _, g := range groups {
+		for _, c := range g.codes {
+			sentences[c.code] = c.means
+		}
 	}
-	isFile(t, "means.gen.go", want)
+	isFile(t, "../../docs/errors.md", markdown(sentences))
 }
-
-// TestDocsAreTheTable: docs/errors.md is the table. Update means.gen.go first.
-func TestDocsAreTheTable(t *testing.T) { isFile(t, "../../docs/errors.md", markdown()) }
 
 func isFile(t *testing.T, path, want string) {
 	t.Helper()
@@ -49,45 +53,107 @@ func isFile(t *testing.T, path, want string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is out of date; run `go test ./internal/errcode -update` twice:\n%s", path, diff)
+		t.Errorf("%s is out of date; run `go test ./internal/errcode -update`:\n%s", path, diff)
 	}
 }
 
-// generated returns the content of means.gen.go.
-func generated() (string, error) {
+// group is a const block of codes in code.go.
+type group struct {
+	doc   string
+	codes []declaration
+}
+
+// declaration is a code, with its comment's words, and its sentence for readers.
+type declaration struct {
+	name       string
+	code       Code
+	doc, means string
+}
+
+func declarations(t *testing.T) (groups []group) {
+	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "code.go", nil, parser.ParseComments)
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
-	var b strings.Builder
-	b.WriteString("// Code generated from the comments in code.go by go test -update. DO NOT EDIT.\n\n" +
-		"package errcode\n\nvar means = map[Code]string{\n")
 	for _, d := range file.Decls {
-		group, ok := d.(*ast.GenDecl)
-		if !ok || group.Tok != token.CONST {
+		block, ok := d.(*ast.GenDecl)
+		if !ok || block.Tok != token.CONST {
 			continue
 		}
-		for _, s := range group.Specs {
+		g := group{doc: block.Doc.Text()}
+		for _, s := range block.Specs {
 			spec := s.(*ast.ValueSpec)
 			if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != "Code" {
 				continue
 			}
-			name := spec.Names[0].Name
-			doc := strings.Join(strings.Fields(spec.Doc.Text()), " ")
-			text, ok := strings.CutPrefix(doc, name+" means that ")
-			if !ok || !strings.HasSuffix(text, ".") {
-				return "", fmt.Errorf("the comment of %s is %q; want one sentence that begins with %q", name, doc, name+" means that ")
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
 			}
-			fmt.Fprintf(&b, "\t%s: %q,\n", name, strings.ToUpper(text[:1])+text[1:])
+			c := declaration{name: spec.Names[0].Name, code: Code(value), doc: spec.Doc.Text()}
+			text, ok := strings.CutPrefix(strings.Join(strings.Fields(c.doc), " "), c.name+" means that ")
+			if !ok || !strings.HasSuffix(text, ".") {
+				t.Fatalf("the comment of %s is %q; want one sentence that begins with %q", c.name, c.doc, c.name+" means that ")
+			}
+			c.means = strings.ToUpper(text[:1]) + text[1:]
+			g.codes = append(g.codes, c)
+		}
+		if len(g.codes) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+const generatedHead = "// Code generated from internal/errcode/code.go by go test ./internal/errcode -update. DO NOT EDIT.\n\n"
+
+func meansFile(t *testing.T, groups []group) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString(generatedHead + "package errcode\n\nvar means = map[Code]string{\n")
+	for _, g := range groups {
+		for _, c := range g.codes {
+			fmt.Fprintf(&b, "\t%s: %q,\n", c.name, c.means)
 		}
 	}
 	b.WriteString("}\n")
-	out, err := format.Source([]byte(b.String()))
-	return string(out), err
+	return formatted(t, b.String())
+}
+
+func clientFile(t *testing.T, groups []group) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString(generatedHead + "package client\n")
+	comment := func(text string) {
+		for line := range strings.Lines(text) {
+			b.WriteString("// " + line)
+		}
+	}
+	for _, g := range groups {
+		b.WriteString("\n")
+		comment(g.doc)
+		b.WriteString("const (\n")
+		for _, c := range g.codes {
+			comment("Err" + c.doc)
+			fmt.Fprintf(&b, "Err%s Code = %q\n", c.name, c.code)
+		}
+		b.WriteString(")\n")
+	}
+	return formatted(t, b.String())
+}
+
+func formatted(t *testing.T, source string) string {
+	t.Helper()
+	out, err := format.Source([]byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }
 
 // markdown returns the content of docs/errors.md.
-func markdown() string {
+func markdown(means map[Code]string) string {
 	var b strings.Builder
 	b.WriteString("# Errors\n\n" +
 		"This page tells callers and operators what each error code means and what to do about it.\n" +
@@ -111,7 +177,7 @@ func markdown() string {
 		if m.Retry {
 			retry = "retry"
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", m.Code, m.HTTP, m.GRPC, retry, m.Means(), m.Do)
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", m.Code, m.HTTP, m.GRPC, retry, means[m.Code], m.Do)
 	}
 	b.WriteString("\n## For operators\n\nCodes that are not listed here need nothing else from an operator.\n\n" +
 		"| code | what the operator can do |\n|---|---|\n")
@@ -128,7 +194,7 @@ func TestEveryRowIsWhole(t *testing.T) {
 	seen := map[Code]bool{}
 	for _, m := range Table() {
 		if seen[m.Code] {
-			t.Errorf("%s stands twice", m.Code)
+			t.Errorf("%s has two rows", m.Code)
 		}
 		seen[m.Code] = true
 		if m.GRPC == codes.OK || m.HTTP < 400 || m.HTTP > 599 || m.Type == "" || m.Means() == "" || m.Do == "" {

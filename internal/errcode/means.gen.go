@@ -1,4 +1,4 @@
-// Code generated from the comments in code.go by go test -update. DO NOT EDIT.
+// Code generated from internal/errcode/code.go by go test ./internal/errcode -update. DO NOT EDIT.
 
 package errcode
 
