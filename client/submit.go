@@ -45,7 +45,7 @@ type request struct {
 	random  bool   // id was generated, not set by the caller
 }
 
-// prepare sets a random id if the caller set none.
+// prepare sets a random request ID if the caller did not set one.
 func (r *request) prepare() {
 	if r.id == "" {
 		r.id, r.random = rand.Text(), true

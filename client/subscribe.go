@@ -77,10 +77,9 @@ func (f Finished) Err() error {
 }
 
 // Subscribe passes finished jobs to handle until ctx ends. It then waits for running handlers and
-// returns nil. If a handler returns nil, its job is acked. If it fails, the job is redelivered,
-// after 1 s at first and 1 min at most, until it succeeds. A handler may take as long as it needs.
-// Meanwhile its job is given to no other handler of this call and, while NATS is reachable, to no
-// other program.
+// returns nil. If a handler returns nil, its job is acked. If it fails, the job is redelivered until
+// a handler succeeds. The delay grows from 1 s to 1 min. A handler has no time limit. While it runs,
+// no other handler of this call gets its job, and no other program does while NATS is reachable.
 //
 // Delivery is at least once. A handler that must not act twice on a job should remember
 // Finished.EventID.

@@ -230,7 +230,7 @@ func TestSubscriptionOutlivesRestarts(t *testing.T) {
 }
 
 // TestNothingIsMissedWhereTheConsumerIsLost checks that losing the consumer skips no job, even for
-// a reader that started with FromNow and has received none.
+// a reader that started with FromNow and has not received a job.
 func TestNothingIsMissedWhereTheConsumerIsLost(t *testing.T) {
 	t.Parallel()
 	w := newRestarts(t)

@@ -43,7 +43,7 @@ type fairnessReport struct {
 	Queues  []fairnessResult `json:"queues"`
 }
 
-// endlessLine is a ready window so large that there is no backlog. Jobs are taken in order of
+// endlessLine is a ready window that never fills up, so jobs skip the backlog and start in order of
 // arrival.
 const endlessLine = 1_000_000_000
 

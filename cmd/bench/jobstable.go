@@ -37,7 +37,7 @@ func compareJobs(all []jobsResult) {
 	}
 }
 
-// aim returns the ratio to the floor without fsync that is the design goal, or 0 if there is none.
+// aim returns the target ratio to the floor without fsync, or 0 for a row without a target.
 func (k jobsCase) aim() float64 {
 	switch {
 	case k.Target != targetGenbus || k.Kind != "chat" || k.Nodes != 1:

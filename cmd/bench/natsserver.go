@@ -21,7 +21,7 @@ import (
 type natsCommand struct {
 	Store   string   `required:"" help:"Directory of the streams." type:"path"`
 	Name    string   `help:"Name of the server." default:"bench"`
-	Cluster []string `help:"Addresses of all servers of the cluster, this one first; none for a single server."`
+	Cluster []string `help:"Addresses of all servers of the cluster, this one first. A single server needs no addresses."`
 	Sync    bool     `help:"Sync every write to disk."`
 }
 

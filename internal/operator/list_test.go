@@ -174,11 +174,12 @@ func TestALetterHasItsOwnBody(t *testing.T) {
 	})
 }
 
-// stored waits until acme has so many bodies whose names have the prefix. A node that has not
-// applied the last deletion may list more.
+// stored checks how many stored bodies of acme have a name that starts with prefix.
 func (r *replica) stored(prefix string, want int) {
 	r.t.Helper()
-	r.eventually(fmt.Sprintf("%d bodies %s*", want, prefix), func() bool { return len(r.bodies(prefix)) == want })
+	if names := r.bodies(prefix); len(names) != want {
+		r.t.Errorf("%d bodies %s*: %v, want %d", len(names), prefix, names, want)
+	}
 }
 
 // bodies returns the names of acme's existing bodies with the prefix.

@@ -118,6 +118,14 @@ func TestRetryMakesOneJobOfAKey(t *testing.T) {
 		if _, err := two.retry(old.Name(), videoBody, ""); errcode.CodeOf(err) != errcode.IdempotencyKeyReused || errcode.From(err).JobID != v.GetId() {
 			t.Errorf("a key with another request: %v", err)
 		}
+		// The calls may have left copies of the request. An erasure removes all of them.
+		for _, n := range []subject.JobName{videoName(v.GetId()), edited.Name()} {
+			one.letGo(n)
+			if err := one.Erase(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			one.nothingIsLeft(n)
+		}
 	})
 }
 
