@@ -115,7 +115,7 @@ func TestEveryAlertHasItsSection(t *testing.T) {
 	for at := section.FindSubmatchIndex(text); at != nil; at = section.FindSubmatchIndex(text) {
 		name, body := string(text[at[2]:at[3]]), string(text[at[4]:at[5]])
 		sections, bodies[name] = append(sections, name), body
-		for _, part := range []string{"**Means.**", "**Look.**", "**Do.**"} {
+		for _, part := range []string{"**Diagnosis:**", "**Fix:**"} {
 			if !strings.Contains(body, part) {
 				t.Errorf("%s: the section of %s has no %s", page, name, part)
 			}

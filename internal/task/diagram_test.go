@@ -22,20 +22,20 @@ type edge struct{ from, to genbusv1.JobPhase }
 // why labels transitions whose cause the phase names do not show.
 var why = map[edge]string{
 	{none, queued}:           "accepted",
-	{none, submitted}:        "attached to a task of the upstream",
-	{none, inProgress}:       "a chat on its caller's connection",
-	{none, failed}:           "can never run",
-	{queued, queued}:         "has survived its holders, or waits for dead letters to be resolved",
-	{queued, submitting}:     "committed before the create is written",
-	{queued, submitted}:      "found, after an outcome that was unknown",
-	{queued, inProgress}:     "a chat's attempt",
+	{none, submitted}:        "attached to an upstream task",
+	{none, inProgress}:       "inline chat",
+	{none, failed}:           "rejected request",
+	{queued, queued}:         "returned to the queue",
+	{queued, submitting}:     "committed before the create is sent",
+	{queued, submitted}:      "found after an unknown outcome",
+	{queued, inProgress}:     "first attempt of a chat",
 	{queued, failed}:         "queue_timeout, expired",
-	{submitting, queued}:     "refused for now, never reached, or another upstream key is left to try",
-	{submitting, submitting}: "outcome unknown, and the route says resubmit",
-	{submitting, submitted}:  "accepted, with the upstream's id",
-	{submitting, failed}:     "refused for good by all, or it cannot be known",
-	{submitted, submitted}:   "what was learned of it",
-	{inProgress, inProgress}: "progress, the copy of the result, a chat's next attempt",
+	{submitting, queued}:     "refused for now, or another key to try",
+	{submitting, submitting}: "outcome unknown, on_unknown_outcome: resubmit",
+	{submitting, submitted}:  "accepted by the upstream",
+	{submitting, failed}:     "refused for good, or outcome unknown",
+	{submitted, submitted}:   "new status or progress",
+	{inProgress, inProgress}: "progress, result copied, next attempt of a chat",
 }
 
 const none = genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
@@ -59,7 +59,7 @@ func diagram() string {
 	for _, end := range []genbusv1.JobPhase{completed, failed, cancelled} {
 		fmt.Fprintf(&b, "  %s --> [*]\n", PhaseWord(end))
 	}
-	b.WriteString("  note right of cancelled: from every state but the last ones\n")
+	b.WriteString("  note right of cancelled: from every state that is not terminal\n")
 	return b.String()
 }
 
