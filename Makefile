@@ -1,4 +1,4 @@
-# Thin names for the commands of docs/development.md; none of them does more than its one line.
+# Short names for the commands in docs/development.md.
 .PHONY: build test generate lint fix ci demo
 
 build:

@@ -76,7 +76,7 @@ func TestComposeIsWhole(t *testing.T) {
 	for name, s := range c.Services {
 		for _, port := range s.Ports {
 			if local := port[:strings.LastIndex(port, ":")]; !strings.HasPrefix(port, "127.0.0.1:") || taken[local] {
-				t.Errorf("%s publishes %s, beyond this machine or once more", name, port)
+				t.Errorf("%s publishes %s on other addresses than loopback, or twice", name, port)
 			} else {
 				taken[local] = true
 			}
@@ -90,11 +90,11 @@ func TestComposeIsWhole(t *testing.T) {
 		}
 		for _, secret := range s.Secrets {
 			if c.Secrets[secret].File != "./compose/secrets/"+secret {
-				t.Errorf("%s wants the secret %s, which is %+v", name, secret, c.Secrets[secret])
+				t.Errorf("%s uses the secret %s, which is %+v", name, secret, c.Secrets[secret])
 			}
 		}
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) || s.Restart == "" {
-			t.Errorf("%s is not shut in", name)
+			t.Errorf("%s is not restricted, or has no restart policy", name)
 		}
 		if s.Build.Dockerfile != "" {
 			if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
@@ -111,14 +111,14 @@ func TestComposeWaitsForHealth(t *testing.T) {
 	c := compose(t)
 	for name, s := range c.Services {
 		if own := len(s.Healthcheck.Test) > 0; s.Healthcheck.Disable || !own && !slices.Contains([]string{"genbus-1", "genbus-2"}, name) {
-			t.Errorf("%s has no health of its own, and only genbus has that of the image", name)
+			t.Errorf("%s has no health check; only genbus can use the one of the image", name)
 		}
 	}
 	for _, name := range []string{"genbus-1", "genbus-2"} {
 		s := c.Services[name]
 		cfg := composeConfig(t, s)
 		if least := cfg.Shutdown.Delay + cfg.Shutdown.Grace + 7*time.Second; s.StopGracePeriod < least {
-			t.Errorf("%s is killed after %s, and may take %s to stop", name, s.StopGracePeriod, least)
+			t.Errorf("the grace period of %s is %s, want at least %s", name, s.StopGracePeriod, least)
 		}
 		for _, server := range cfg.NATS.Servers() {
 			host := regexp.MustCompile(`//([^:]+):4222$`).FindStringSubmatch(server)
@@ -158,7 +158,7 @@ func composeConfig(t *testing.T, s composed) *config.Config {
 func TestComposeServersOfNATS(t *testing.T) {
 	for _, tool := range []string{"sh", "od", "env"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("there is no %s", tool)
+			t.Skipf("%s is not installed", tool)
 		}
 	}
 	c := compose(t)
@@ -172,7 +172,7 @@ func TestComposeServersOfNATS(t *testing.T) {
 		names = append(names, m.Name())
 	}
 	if want := slices.Sorted(maps.Keys(c.Secrets)); !slices.Equal(names, want) {
-		t.Fatalf("secrets.sh makes %v, and compose.yaml wants %v", names, want)
+		t.Fatalf("secrets.sh creates %v, and compose.yaml uses %v", names, want)
 	}
 	for line := range strings.Lines(natsEnvironment(t, secrets)) {
 		if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); strings.HasPrefix(name, "NATS_") {
@@ -198,7 +198,7 @@ func TestComposeServersOfNATS(t *testing.T) {
 			t.Errorf("%s stores in %s and mounts %v", name, o.StoreDir, s.Volumes)
 		}
 		if s.Image != "nats:"+module+"-alpine" {
-			t.Errorf("%s is %s, and what is tested is %s", name, s.Image, module)
+			t.Errorf("%s runs %s, but the tests use version %s", name, s.Image, module)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func makeSecrets(t *testing.T) (dir string) {
 		}
 		now := content(t, filepath.Join(dir, "api-key"))
 		if len(now) != 49 || key != "" && key != now {
-			t.Errorf("the key is %d characters long, or another one now", len(now))
+			t.Errorf("the key has %d characters, or the second run changed it", len(now))
 		}
 		key = now
 	}

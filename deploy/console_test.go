@@ -31,7 +31,7 @@ func TestAlertsLeadToTheConsole(t *testing.T) {
 		address := r.consoleInWords()
 		u, err := url.Parse(address)
 		if err != nil || strings.ContainsAny(address, "{} ") {
-			t.Errorf("%s: %q is no address of the console: %v", r.Alert, address, err)
+			t.Errorf("%s: %q is not an address of the console: %v", r.Alert, address, err)
 			continue
 		}
 		path, below := strings.CutPrefix(u.Path, console.Path)
@@ -41,7 +41,7 @@ func TestAlertsLeadToTheConsole(t *testing.T) {
 		}
 		for name, values := range u.Query() {
 			if !slices.Contains(known, name) {
-				t.Errorf("%s: the view %s reads %v and not %s", r.Alert, u.Path, known, name)
+				t.Errorf("%s: the view %s reads %v, but not %s", r.Alert, u.Path, known, name)
 			}
 			if code := values[0]; strings.HasSuffix(name, "code") && code != "CODE" && errcode.MeaningOf(errcode.Code(code)).Code != errcode.Code(code) {
 				t.Errorf("%s: there is no error code %s", r.Alert, code)
@@ -71,7 +71,7 @@ func consoleViews(t *testing.T) map[string][]string {
 		})
 	}
 	if table == nil {
-		t.Fatal("internal/api/console has no table of views: it lists them in another way now")
+		t.Fatal("found no table of views in internal/api/console")
 	}
 	out := map[string][]string{}
 	for _, element := range table.Elts {

@@ -104,7 +104,7 @@ func TestPanelsAskForWhatExists(t *testing.T) {
 func checkTarget(t *testing.T, p panel, q target, variables []string) {
 	t.Helper()
 	if q.Datasource != chosen {
-		t.Errorf("%s %s asks %v", p.Title, q.RefID, q.Datasource)
+		t.Errorf("%s %s queries %v", p.Title, q.RefID, q.Datasource)
 	}
 	for _, m := range variableUse.FindAllStringSubmatch(q.Expr, -1) {
 		if !slices.Contains(variables, m[1]) {
@@ -146,11 +146,11 @@ func TestTheDashboardCanBeImported(t *testing.T) {
 		}
 		ids[p.ID] = p.Title
 		if p.GridPos.X+p.GridPos.W > 24 || p.GridPos.H == 0 {
-			t.Errorf("%s stands at %+v", p.Title, p.GridPos)
+			t.Errorf("%s has the invalid position %+v", p.Title, p.GridPos)
 		}
 		for _, other := range d.Panels[:i] {
 			if overlap(p.GridPos, other.GridPos) {
-				t.Errorf("%s lies on %s", p.Title, other.Title)
+				t.Errorf("%s overlaps %s", p.Title, other.Title)
 			}
 		}
 	}

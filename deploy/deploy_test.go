@@ -131,7 +131,7 @@ func checkSelector(t reporter, text string, s selector) {
 		t.Errorf("%s\n%s is a histogram: it has _bucket, _sum and _count", text, s.metric)
 	}
 	if rated := s.function == "rate" || s.function == "increase"; rated != counts && s.function != "absent" {
-		t.Errorf("%s\n%s is a %s; rate and increase are for those that count, and only they", text, s.metric, f.kind)
+		t.Errorf("%s\n%s is a %s; use rate or increase for counters and histograms only", text, s.metric, f.kind)
 	}
 	for _, m := range s.matchers {
 		checkMatcher(t, text, f, m)

@@ -66,7 +66,7 @@ func renderings(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("helm/testdata/*.values.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatal("there are no sets of values", err)
+		t.Fatal("no sets of values", err)
 	}
 	out := map[string]string{}
 	for _, f := range files {
@@ -96,8 +96,8 @@ func TestRenderingsAreOfTheChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range renderings(t) {
-		if !strings.HasPrefix(text, "# Of the chart and the values with the hash "+hex.EncodeToString(h.Sum(nil))+"\n") {
-			t.Errorf("%s was rendered of other files; see what changed with: go test -C tools/helm . -update", name)
+		if !strings.HasPrefix(text, "# Rendered from the chart and values with hash "+hex.EncodeToString(h.Sum(nil))+"\n") {
+			t.Errorf("%s is stale; run `go test -C tools/helm . -update` and review the changes", name)
 		}
 	}
 }
@@ -152,12 +152,12 @@ func checkPod(t *testing.T, name string, p pod, cfg *config.Config) {
 	t.Helper()
 	c := p.Containers[0]
 	if given, least := time.Duration(p.TerminationGracePeriodSeconds)*time.Second, cfg.Shutdown.Delay+cfg.Shutdown.Grace+7*time.Second; given < least {
-		t.Errorf("%s: a pod is killed after %s, and may take %s to stop", name, given, least)
+		t.Errorf("%s: the grace period of the pod is %s, want at least %s", name, given, least)
 	}
-	// Service links of a service named genbus set variables that begin with GENBUS_, which genbus
-	// rejects.
+	// Service links of a service named genbus set variables that begin with GENBUS_, like settings
+	// of genbus.
 	if p.EnableServiceLinks == nil || *p.EnableServiceLinks {
-		t.Errorf("%s: Kubernetes sets variables of its own", name)
+		t.Errorf("%s: enableServiceLinks is not false", name)
 	}
 	scheme := "HTTP"
 	if cfg.HTTP.TLS.Enabled() {
@@ -166,7 +166,7 @@ func checkPod(t *testing.T, name string, p pod, cfg *config.Config) {
 	for path, probes := range map[string][]probe{"/healthz": {c.StartupProbe, c.LivenessProbe}, "/readyz": {c.ReadinessProbe}} {
 		for _, one := range probes {
 			if one.HTTPGet.Path != path || one.HTTPGet.Scheme != scheme {
-				t.Errorf("%s: a probe asks %+v, want %s by %s", name, one.HTTPGet, path, scheme)
+				t.Errorf("%s: a probe requests %+v, want %s over %s", name, one.HTTPGet, path, scheme)
 			}
 		}
 	}
@@ -180,9 +180,9 @@ func checkPod(t *testing.T, name string, p pod, cfg *config.Config) {
 	safe := p.SecurityContext.RunAsNonRoot && p.SecurityContext.RunAsUser == imageUser && c.SecurityContext.ReadOnlyRootFilesystem &&
 		c.SecurityContext.AllowPrivilegeEscalation != nil && !*c.SecurityContext.AllowPrivilegeEscalation && p.AutomountServiceAccountToken != nil && !*p.AutomountServiceAccountToken
 	if !safe {
-		t.Errorf("%s: a pod may do more than it needs", name)
+		t.Errorf("%s: the pod has more privileges than it needs", name)
 	}
 	if len(c.Env) == 0 || c.Env[0].Name != "GENBUS_CONFIG" || c.Env[0].Value != "/etc/genbus/genbus.yaml" || !slices.Equal(c.Args, []string{"serve"}) {
-		t.Errorf("%s: it is started with %v and %+v", name, c.Args, c.Env)
+		t.Errorf("%s: started with arguments %v and environment %+v", name, c.Args, c.Env)
 	}
 }

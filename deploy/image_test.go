@@ -85,7 +85,7 @@ func TestImageIsSmallAndNobodys(t *testing.T) {
 		t.Errorf("HEALTHCHECK is %+v", got)
 	}
 	if env := find(all, "ENV", 1); len(env) > 0 {
-		t.Errorf("%+v would count more than the configuration file", env)
+		t.Errorf("%+v would override the configuration file", env)
 	}
 	for _, label := range []string{"title", "description", "source", "licenses", "version", "revision"} {
 		if !strings.Contains(content(t, "Dockerfile"), "org.opencontainers.image."+label+"=") {
@@ -122,7 +122,7 @@ func TestImageCopiesWhatIsThere(t *testing.T) {
 		for _, from := range c.args[:len(c.args)-1] {
 			if slices.Contains(c.flags, "--from=build") {
 				if !strings.Contains(made, from) {
-					t.Errorf("nothing makes %s", from)
+					t.Errorf("the build does not create %s", from)
 				}
 				continue
 			}
@@ -131,11 +131,11 @@ func TestImageCopiesWhatIsThere(t *testing.T) {
 			}
 		}
 		if data := c.args[len(c.args)-1] == "/data"; data != slices.Contains(c.flags, "--chown="+imageUser+":"+imageUser) {
-			t.Errorf("COPY %s: the data is the user's, and nothing else is", c.line)
+			t.Errorf("COPY %s: the user must own the data, and nothing else", c.line)
 		}
 	}
 	if copies == 0 {
-		t.Error("nothing is copied")
+		t.Error("no COPY found")
 	}
 }
 
@@ -145,7 +145,7 @@ func TestImageBuildLine(t *testing.T) {
 	t.Parallel()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip("there is no sh")
+		t.Skip("sh is not installed")
 	}
 	var line string
 	for _, run := range find(dockerfile(t), "RUN", 0) {
@@ -176,7 +176,7 @@ func TestImageIgnoresWhatGitIgnores(t *testing.T) {
 	c.Dir = root
 	listed, err := c.Output()
 	if err != nil {
-		t.Skipf("no git, or no clone: %v", err)
+		t.Skipf("git is not installed, or this is not a clone: %v", err)
 	}
 	kept := strings.Split(strings.TrimSuffix(string(listed), "\x00"), "\x00")
 	var want []string
@@ -190,16 +190,16 @@ func TestImageIgnoresWhatGitIgnores(t *testing.T) {
 	have := patterns(content(t, "Dockerfile.dockerignore"))
 	for _, pattern := range want {
 		if !slices.Contains(have, pattern) {
-			t.Errorf("Dockerfile.dockerignore lacks %s: git ignores it, and it would be in the build", pattern)
+			t.Errorf("Dockerfile.dockerignore lacks %s, which git ignores", pattern)
 		}
 	}
 	for _, pattern := range have {
 		if !slices.Contains(want, pattern) {
-			t.Errorf("git does not ignore %s of Dockerfile.dockerignore", pattern)
+			t.Errorf("Dockerfile.dockerignore has %s, which git does not ignore", pattern)
 		}
 		for _, file := range kept {
 			if ignores(pattern, file) {
-				t.Errorf("%s of Dockerfile.dockerignore keeps %s out of the build", pattern, file)
+				t.Errorf("%s in Dockerfile.dockerignore excludes the tracked file %s", pattern, file)
 			}
 		}
 	}

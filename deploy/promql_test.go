@@ -48,7 +48,7 @@ func parseQuery(text string) (q query, err error) {
 	}()
 	kind, labels := p.expression(0)
 	if p.at < len(p.tokens) {
-		p.fail("something is left over")
+		p.fail("unexpected input after the expression")
 	}
 	if kind != vector {
 		p.fail("the result is a %s, not a vector", kind)
@@ -65,7 +65,7 @@ func scan(text string) (tokens []string, err error) {
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		t := tokenPattern.FindString(text)
 		if t == "" {
-			return nil, fmt.Errorf("unreadable from %q on", text)
+			return nil, fmt.Errorf("cannot parse %q", text)
 		}
 		tokens, text = append(tokens, t), text[len(t):]
 	}
@@ -115,7 +115,7 @@ func (p *queryParser) peek() string {
 func (p *queryParser) next() string {
 	t := p.peek()
 	if t == "" {
-		p.fail("it ends too early")
+		p.fail("unexpected end")
 	}
 	p.at++
 	return t
@@ -148,7 +148,7 @@ func (p *queryParser) expression(least int) (valueKind, map[string]bool) {
 		more := p.matching()
 		right, rightLabels := p.expression(strength + 1)
 		if kind == ranged || right == ranged {
-			p.fail("%s of a range", op)
+			p.fail("%s applied to a range", op)
 		}
 		switch {
 		case kind == scalar:
@@ -189,7 +189,7 @@ var namePattern = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
 func (p *queryParser) name() string {
 	t := p.next()
 	if !namePattern.MatchString(t) {
-		p.fail("%s is no name", t)
+		p.fail("%s is not a name", t)
 	}
 	return t
 }
@@ -211,7 +211,7 @@ func (p *queryParser) operand() (valueKind, map[string]bool) {
 	case namePattern.MatchString(t):
 		return p.selector(t)
 	default:
-		p.fail("%s cannot stand here", t)
+		p.fail("unexpected %s", t)
 		return "", nil
 	}
 }
@@ -223,14 +223,14 @@ func (p *queryParser) aggregation() map[string]bool {
 	kind, labels := p.expression(0)
 	p.expect(")")
 	if kind != vector {
-		p.fail("an aggregation of a %s", kind)
+		p.fail("aggregation of a %s", kind)
 	}
 	if !grouped {
 		kept, _ = p.grouping()
 	}
 	for name := range kept {
 		if !labels[name] {
-			p.fail("grouped by %s, which no series here has", name)
+			p.fail("grouped by %s, a label that no series here has", name)
 		}
 	}
 	return kept
@@ -246,7 +246,7 @@ func (p *queryParser) grouping() (kept map[string]bool, grouped bool) {
 func (p *queryParser) call(name string) (valueKind, map[string]bool) {
 	want, known := functions[name]
 	if !known {
-		p.fail("%s is no function that the test knows", name)
+		p.fail("unknown function %s", name)
 	}
 	p.expect("(")
 	first := len(p.selectors)
@@ -283,7 +283,7 @@ func (p *queryParser) selector(metric string) (valueKind, map[string]bool) {
 	kind := vector
 	if p.accept("[") {
 		if s.window = p.next(); !strings.ContainsAny(s.window[len(s.window)-1:], "smhdwy") {
-			p.fail("%s is no duration", s.window)
+			p.fail("%s is not a duration", s.window)
 		}
 		p.expect("]")
 		kind = ranged
@@ -302,7 +302,7 @@ func (p *queryParser) selector(metric string) (valueKind, map[string]bool) {
 func (p *queryParser) matcher() matcher {
 	m := matcher{label: p.name(), op: p.next(), value: p.next()}
 	if !slices.Contains([]string{"=", "!=", "=~", "!~"}, m.op) || m.value[0] != '"' {
-		p.fail("%s%s%s is no matcher", m.label, m.op, m.value)
+		p.fail("%s%s%s is not a matcher", m.label, m.op, m.value)
 	}
 	m.value = strings.Trim(m.value, `"`)
 	if m.op[len(m.op)-1] == '~' {

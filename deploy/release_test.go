@@ -20,11 +20,11 @@ type releases struct {
 func newReleases(t *testing.T) *releases {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("the script is for a shell")
+		t.Skip("the script requires a Unix shell")
 	}
 	for _, tool := range []string{"bash", "git", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("there is no %s", tool)
+			t.Skipf("%s is not installed", tool)
 		}
 	}
 	// Ignore the machine's git configuration, which may sign commits for example.
@@ -84,7 +84,7 @@ func (r *releases) refused(why string) {
 		r.t.Errorf("want %q: %v: %s", why, err, out)
 	}
 	if _, err := os.Stat(filepath.Join(r.dir, "dist")); err == nil {
-		r.t.Error("something was made")
+		r.t.Error("dist was created")
 	}
 }
 
@@ -94,21 +94,21 @@ func TestReleaseRefuses(t *testing.T) {
 	t.Parallel()
 	r := newReleases(t)
 	r.environ = append(r.environ, "GOTOOLCHAIN=local")
-	r.refused("This tree has changes")
+	r.refused("The working tree has changes")
 	r.git("add", ".")
 	r.git("commit", "--quiet", "-m", "first")
-	r.refused("HEAD has no tag")
+	r.refused("HEAD has no tag. See docs/deploy.md#make-a-release")
 	r.git("tag", "v2.0.0")
-	r.refused("v2.0.0 is no version of this module")
+	r.refused("The tag v2.0.0 is not a version of this module")
 	r.git("tag", "-d", "v2.0.0")
 	r.tag("v1.0.0")
-	r.refused("releases are built by the version that go.mod names, go1.0.1")
+	r.refused("Releases must be built with go1.0.1, the version in go.mod")
 	r.ours()
 	r.put("deploy/helm/genbus/Chart.yaml", "name: genbus\nversion: 1.0.1\nappVersion: 1.0.0\n")
 	r.tag("v1.0.1")
-	r.refused("The chart is for v1.0.0, and this is v1.0.1")
+	r.refused("The chart is for v1.0.0, but the tag is v1.0.1")
 	r.tag("v1.1.0-rc.1")
-	r.refused("The chart is for v1.0.0, and this is v1.1.0-rc.1")
+	r.refused("The chart is for v1.0.0, but the tag is v1.1.0-rc.1")
 }
 
 // TestReleaseIsOfNobodysSettings proves that settings of "go env -w" or the environment do not
@@ -140,10 +140,10 @@ func TestReleaseIsOfNobodysSettings(t *testing.T) {
 		of := *r
 		of.environ = append(append([]string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")}, r.environ...), environ...)
 		if out, err := of.run("bash", "deploy/release", "linux/amd64"); err == nil {
-			t.Errorf("%s: the go that stands in was not asked: %s", name, out)
+			t.Errorf("%s: the script did not run the fake go command: %s", name, out)
 		}
 		if got, want := content(t, told), "v1\noff\n\n-mod=readonly\noff\n0\n"; got != want {
-			t.Errorf("%s: it is built with %q, want %q", name, got, want)
+			t.Errorf("%s: built with %q, want %q", name, got, want)
 		}
 		if err := os.Remove(told); err != nil {
 			t.Fatal(err)

@@ -54,7 +54,7 @@ func rules(t *testing.T) (out []rule) {
 		out = append(out, g.Rules...)
 	}
 	if len(out) == 0 {
-		t.Fatal("there are no rules")
+		t.Fatal("no rules")
 	}
 	return out
 }
@@ -83,7 +83,7 @@ func TestAlertsAreComplete(t *testing.T) {
 	for _, r := range rules(t) {
 		q := checkQuery(t, r.Expr)
 		if !alertName.MatchString(r.Alert) || r.For < time.Minute || r.Annotations.Summary == "" {
-			t.Errorf("%q lasts %s and says %q", r.Alert, r.For, r.Annotations.Summary)
+			t.Errorf("invalid name %q, duration %s or summary %q", r.Alert, r.For, r.Annotations.Summary)
 		}
 		if !slices.Contains([]string{"critical", "warning"}, r.Labels.Severity) {
 			t.Errorf("%s has the severity %q", r.Alert, r.Labels.Severity)

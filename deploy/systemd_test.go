@@ -31,7 +31,7 @@ func TestUnitRunsGenbus(t *testing.T) {
 	t.Parallel()
 	u := unit(t)
 	if got := u["Type"]; !slices.Equal(got, []string{"notify"}) {
-		t.Errorf("the type is %v, and genbus says READY=1", got)
+		t.Errorf("the type is %v, want notify, because genbus sends READY=1", got)
 	}
 	files := map[string]bool{}
 	for _, c := range u["LoadCredential"] {
@@ -58,10 +58,10 @@ func TestUnitRunsGenbus(t *testing.T) {
 	}
 	stop, err := time.ParseDuration(u["TimeoutStopSec"][0])
 	if least := cfg.Shutdown.Delay + cfg.Shutdown.Grace + 7*time.Second; err != nil || stop < least {
-		t.Errorf("it is killed after %s, and may take %s to stop (%v)", stop, least, err)
+		t.Errorf("TimeoutStopSec is %s, want at least %s (%v)", stop, least, err)
 	}
 	if cfg.NATS.DataDir != "./data" || !slices.Equal(u["WorkingDirectory"], []string{"/var/lib/genbus"}) || !slices.Equal(u["StateDirectory"], []string{"genbus"}) {
-		t.Errorf("the data goes to %s of %v, and %v may be written", cfg.NATS.DataDir, u["WorkingDirectory"], u["StateDirectory"])
+		t.Errorf("the data directory is %s in %v, but only %v is writable", cfg.NATS.DataDir, u["WorkingDirectory"], u["StateDirectory"])
 	}
 }
 
@@ -70,7 +70,7 @@ func TestUnitIsVerified(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("there is no systemd-analyze")
+		t.Skip("systemd-analyze is not installed")
 	}
 	self, err := os.Executable()
 	if err != nil {

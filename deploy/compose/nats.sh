@@ -1,6 +1,7 @@
 #!/bin/sh
-# Starts nats-server in compose.yaml: its configuration wants passwords in variables, and
-# compose gives them as files, so that "docker inspect" does not show them.
+# Starts nats-server in compose.yaml. Compose passes the passwords as files, so that
+# "docker inspect" does not show them. This script exports them as variables, because the
+# NATS configuration reads variables.
 set -eu
 for file in /run/secrets/NATS_*; do
   value=$(cat "$file")

@@ -97,7 +97,7 @@ func follow(ctx context.Context, js jetstream.JetStream, tenant, id string) erro
 	return (&reader{}).read(ctx, messages)
 }
 
-// lateWait is how long to wait for missing blocks after the chat has ended.
+// lateWait bounds the wait for missing blocks after the chat has ended.
 const lateWait = 2 * time.Second
 
 // reader tracks the progress of one chat.
@@ -188,7 +188,7 @@ func (r *reader) chunk(c *genbusv1.ChatChunk) error {
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
-			end(fmt.Errorf("%w (is -tenant the tenant of this user?)", err))
+			end(fmt.Errorf("%w (check that -tenant matches this NATS user)", err))
 			return
 		}
 		fmt.Fprintln(os.Stderr, "nats:", err)

@@ -18,7 +18,7 @@ import (
 func main() {
 	url := flag.String("nats", nats.DefaultURL, "NATS address")
 	tenant := flag.String("tenant", "default", "tenant to submit and read as")
-	order := flag.String("request-id", "", "idempotency key; the same key again is the same video")
+	order := flag.String("request-id", "", "idempotency key; reusing it attaches to the first video")
 	finished := flag.Bool("finished", false, "read finished videos instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -1,12 +1,12 @@
-// What both programs begin with: their options, and the connection.
+// Options and connection of both programs.
 import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { connect, credsAuthenticator } from '@nats-io/transport-node';
 
 /**
- * Reads the command line. Secrets come from the environment alone: NATS_USER and
+ * Parses the command line. Secrets come only from the environment: NATS_USER and
  * NATS_PASSWORD, or NATS_CREDS, the path of a credentials file.
- * @param {import('node:util').ParseArgsConfig['options']} more what the program has beside the common options
+ * @param {import('node:util').ParseArgsConfig['options']} more additional options of the program
  */
 export function options(more) {
   const { values, positionals } = parseArgs({
@@ -14,7 +14,7 @@ export function options(more) {
     options: {
       nats: { type: 'string', default: process.env.NATS_URL ?? 'nats://127.0.0.1:4222' },
       tenant: { type: 'string', default: 'default' },
-      inbox: { type: 'string', default: '_INBOX' }, // docs/nats-security.md: some users have their own
+      inbox: { type: 'string', default: '_INBOX' }, // some NATS users have another prefix (docs/nats-security.md)
       ...more,
     },
   });
@@ -22,8 +22,8 @@ export function options(more) {
 }
 
 /**
- * Connects. When the connection is lost later, it is made again for as long as that takes.
- * @param {{nats: string, inbox: string}} from the options
+ * Connects. If the connection is lost later, the client reconnects, without a limit.
+ * @param {{nats: string, inbox: string}} options
  */
 export async function connectTo({ nats, inbox }) {
   const creds = process.env.NATS_CREDS;
@@ -42,8 +42,8 @@ export async function connectTo({ nats, inbox }) {
 }
 
 /**
- * Sends what was published and acknowledged, and closes; two seconds are enough where
- * the server is gone.
+ * Sends buffered messages and acks, and closes the connection. Stops waiting after two
+ * seconds, in case the server is unreachable.
  * @param {import('@nats-io/transport-node').NatsConnection} nc
  */
 export async function leave(nc) {
@@ -53,7 +53,7 @@ export async function leave(nc) {
 }
 
 /**
- * Runs a program: what it throws is one line and exit code 1.
+ * Runs a program. If it throws, run prints the message and sets exit code 1.
  * @param {() => Promise<void>} main
  */
 export async function run(main) {

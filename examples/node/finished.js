@@ -1,6 +1,6 @@
-// Prints each finished video once, from the oldest that is kept, and goes on where it
-// stopped when it is started again: `node finished.js`. Ctrl-C ends it. Several that
-// are started with one --durable share the videos.
+// Prints each finished video once, starting with the oldest stored one: `node finished.js`.
+// A restart continues where the last run stopped. Processes with the same --durable share
+// the videos. Press Ctrl-C to stop.
 import { setTimeout as wait } from 'node:timers/promises';
 import { fromBinary } from '@bufbuild/protobuf';
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
@@ -8,8 +8,8 @@ import { VideoTaskEventSchema } from './gen/genbus/v1/video_pb.js';
 import { connectTo, leave, options, run } from './connect.js';
 
 /**
- * The task that a message is about, in either encoding. Names of several words differ:
- * what is `request_id` in JSON is `requestId` in the generated types.
+ * Returns the task of an event, in either encoding. Names of several words differ:
+ * `request_id` in JSON is `requestId` in the generated types.
  * @returns {Pick<import('./gen/genbus/v1/video_pb.js').VideoTask, 'id' | 'model' | 'videos'>}
  */
 function decode(message) {
@@ -19,17 +19,17 @@ function decode(message) {
   return fromBinary(VideoTaskEventSchema, message.data).task;
 }
 
-/** What to do with a finished video; yours goes here. It may be called again for the same one after a crash. */
+/** Handles a finished video; replace the body with your code. After a crash, it may run again for the same video. */
 async function finished({ id, model, videos }) {
-  // A result without an address is read by the task's id (docs/content.md).
+  // If the result has no URL, read it by the task's ID (docs/content.md).
   const urls = (videos ?? []).map((v) => v.url).filter(Boolean);
   console.log(`${id}  ${model}  ${urls.join(' ') || `GET /v1/videos/${id}/content`}`);
 }
 
 /**
- * The next message; nothing when none came in half a minute, or when it is to stop. One
- * is asked for when the one before is dealt with: what waited here longer than 30
- * seconds would be handled by another worker too.
+ * Returns the next message, or undefined if none arrives within 30 seconds or stop is
+ * aborted. It fetches one message at a time, because NATS redelivers messages that wait
+ * here for longer than 30 seconds.
  */
 async function next(consumer, stop) {
   try {
@@ -43,15 +43,15 @@ async function next(consumer, stop) {
       throw err;
     }
     await consumer.info().catch(({ status, message }) => {
-      if (status === 404) { // after a restore, for one
-        throw new Error(`${message}: it was deleted; start again to have it made again, from the oldest video`);
+      if (status === 404) { // after a restore, for example
+        throw new Error(`${message}: it was deleted; restart to recreate it, starting with the oldest video`);
       }
     });
-    await wait(1000); // a server that comes back, or a new leader
+    await wait(1000); // for a server restart or a new leader
   }
 }
 
-/** Handles a message, and says meanwhile that it is in hand: after 30 seconds of silence another worker has it. */
+/** Handles a message, and extends its ack deadline every 10 seconds. Otherwise NATS would redeliver it after 30 seconds. */
 async function handle(message) {
   const working = setInterval(() => message.working(), 10_000);
   try {
@@ -89,7 +89,7 @@ await run(async () => {
   const { tenant, durable, ...where } = options({ durable: { type: 'string', default: 'node-finished' } });
   const nc = await connectTo(where);
   try {
-    const manager = await jetstreamManager(nc, { checkAPI: false }); // a tenant's user may not ask for it
+    const manager = await jetstreamManager(nc, { checkAPI: false }); // a tenant's NATS user may not read account information
     await manager.consumers.add('GENBUS_TASKS', {
       durable_name: durable,
       filter_subject: `genbus.done.video.${tenant}.completed.*`, // completed, failed, cancelled, or * for all

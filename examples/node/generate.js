@@ -1,6 +1,6 @@
-// Generates gen/ from proto/genbus.binpb, which `service proto --out proto` wrote. The
-// generator is protoc-gen-es; a descriptor set is all that it needs, so there is
-// neither a protoc nor a buf to install. With one of these at hand, use it instead.
+// Generates gen/ from proto/genbus.binpb, the output of `service proto --out proto`. It
+// passes the descriptor set to protoc-gen-es, so you need neither protoc nor buf. If you
+// have one of them, you can use it instead.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -29,4 +29,4 @@ for (const { name, content } of response.file) {
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, content);
 }
-console.log(`${response.file.length} files are in gen`);
+console.log(`wrote ${response.file.length} files to gen`);

@@ -1,6 +1,6 @@
-// Asks for a video: `node publish.js "a paper boat"`. Without --stream it waits for
-// genbus to accept the job and prints its id; with it, a stream keeps the request
-// until a genbus takes it.
+// Requests a video: `node publish.js "a paper boat"`. By default, it waits until genbus
+// accepts the job, and prints the job ID. With --stream, it stores the request in the
+// inbox, even while no replica runs.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as wait } from 'node:timers/promises';
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
@@ -14,8 +14,8 @@ import { connectTo, options, run } from './connect.js';
 const attempts = 3;
 
 /**
- * What is sent. The request id makes it safe to send it again: with the same id it
- * is the same job, and it is paid for once.
+ * Encodes a request. With the same request ID, sending it again attaches to the same
+ * job, which is paid for once.
  */
 function videoRequest({ requestId, model, prompt }) {
   return toBinary(VideoRequestSchema, create(VideoRequestSchema, {
@@ -47,7 +47,7 @@ async function call(nc, subject, request) {
   }
 }
 
-/** Stores the request for admission. When no answer comes, nats.js says so; run it again with the same id. */
+/** Stores the request for admission. It throws if no ack arrives; then run it again with the same ID. */
 async function store(nc, subject, request) {
   return await jetstream(nc).publish(subject, request, { timeout: 10_000 });
 }

@@ -21,8 +21,8 @@ import (
 func main() {
 	url := flag.String("nats", nats.DefaultURL, "NATS address")
 	tenant := flag.String("tenant", "default", "tenant of the request, which must match the API key or NATS user")
-	prompt := flag.String("prompt", "a paper boat on a quiet lake", "prompt: a description of the video")
-	id := flag.String("request-id", "", "idempotency key; the same key again attaches to the first job")
+	prompt := flag.String("prompt", "a paper boat on a quiet lake", "description of the video")
+	id := flag.String("request-id", "", "idempotency key; reusing it attaches to the first job")
 	inbox := flag.String("inbox", "_INBOX", "prefix of reply subjects, if the NATS user may use only its own prefix")
 	flag.Parse()
 	if err := publish(*url, *tenant, *inbox, *id, *prompt); err != nil {
@@ -70,7 +70,7 @@ func publish(url, tenant, inbox, requestID, prompt string) error {
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
-			end(fmt.Errorf("%w (is -tenant the tenant of this user, and -inbox its own?)", err))
+			end(fmt.Errorf("%w (check that -tenant and -inbox match this NATS user)", err))
 			return
 		}
 		fmt.Fprintln(os.Stderr, "nats:", err)

@@ -1,4 +1,4 @@
-"""What both programs begin with: their options, and the connection."""
+"""Options and connection of both programs."""
 
 import argparse
 import asyncio
@@ -10,12 +10,12 @@ import nats.errors
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """The options that both have. Secrets come from the environment alone: NATS_USER and
-    NATS_PASSWORD, or NATS_CREDS, the path of a credentials file."""
+    """Returns a parser with the common options. Secrets come only from the environment: NATS_USER
+    and NATS_PASSWORD, or NATS_CREDS, the path of a credentials file."""
     p = argparse.ArgumentParser(description=description)
     p.add_argument("--nats", default=os.environ.get("NATS_URL", "nats://127.0.0.1:4222"))
     p.add_argument("--tenant", default="default")
-    p.add_argument("--inbox", default="_INBOX", help="docs/nats-security.md: some users have their own")
+    p.add_argument("--inbox", default="_INBOX", help="prefix of reply subjects; some NATS users have another one (docs/nats-security.md)")
     return p
 
 
@@ -24,13 +24,13 @@ async def report(err: Exception) -> None:
 
 
 async def connect(options: argparse.Namespace):
-    """Connects; no server within ten seconds ends the program. When the connection is lost later,
-    it is made again for as long as that takes."""
+    """Connects, or exits after ten seconds. If the connection is lost later, the client reconnects,
+    without a limit."""
     attempts = nats.connect(
         options.nats.split(","),
         inbox_prefix=options.inbox,
         allow_reconnect=True,
-        max_reconnect_attempts=-1,  # of the first connection too
+        max_reconnect_attempts=-1,  # also applies to the first connection
         error_cb=report,
         user=os.environ.get("NATS_USER"),
         password=os.environ.get("NATS_PASSWORD"),
@@ -43,8 +43,8 @@ async def connect(options: argparse.Namespace):
 
 
 async def leave(nc) -> None:
-    """Sends what was published and acknowledged, and closes."""
+    """Sends buffered messages and acks, and closes the connection."""
     try:
         await nc.drain()
     except nats.errors.Error:
-        await nc.close()  # the server is gone, and takes nothing
+        await nc.close()  # the server is unreachable

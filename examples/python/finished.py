@@ -1,6 +1,6 @@
-"""Prints each finished video once, from the oldest that is kept, and goes on where it stopped when
-it is started again: `python finished.py`. Ctrl-C ends it. Several that are started with one --durable
-share the videos."""
+"""Prints each finished video once, starting with the oldest stored one: `python finished.py`.
+A restart continues where the last run stopped. Processes with the same --durable share the videos.
+Press Ctrl-C to stop."""
 
 import asyncio
 import signal
@@ -15,15 +15,15 @@ from messages import video_task
 
 
 async def finished(task: dict) -> None:
-    """What to do with a finished video; yours goes here. It may be called again for the same one
-    after a crash."""
-    # A result without an address is read by the task's id (docs/content.md).
+    """Handles a finished video; replace the body with your code. After a crash, it may run again
+    for the same video."""
+    # If the result has no URL, read it by the task's ID (docs/content.md).
     where = " ".join(task["urls"]) or f"GET /v1/videos/{task['id']}/content"
     print(f"{task['id']}  {task['model']}  {where}", flush=True)
 
 
 async def say_working(message) -> None:
-    """Says that the message is in hand: after 30 seconds of silence another worker has it."""
+    """Extends the ack deadline every 10 seconds. Otherwise NATS would redeliver after 30 seconds."""
     while True:
         await asyncio.sleep(10)
         await message.in_progress()
@@ -58,8 +58,8 @@ async def read(subscription, stopped: asyncio.Event) -> None:
 
 
 async def subscribe(nc, durable: str, subject: str):
-    """The durable consumer, made where there is none. One that there is keeps its filter, so one
-    of another tenant is refused."""
+    """Subscribes with a durable consumer, and creates it if it does not exist. An existing consumer
+    keeps its filter, so the program exits if it is for another tenant."""
     subscription = await nc.jetstream().pull_subscribe(
         subject,
         durable=durable,
@@ -92,5 +92,5 @@ async def main() -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(main())
-    except nats.errors.Error as err:  # a consumer that was deleted, too: started again, it is made again
+    except nats.errors.Error as err:  # also if the consumer was deleted; a restart recreates it
         sys.exit(f"NATS: {err!r}")

@@ -1,4 +1,4 @@
-"""Requests and events as messages. Nothing here knows NATS."""
+"""Encodes requests and decodes events. This module does not depend on NATS."""
 
 import json
 
@@ -6,8 +6,8 @@ from genbus.v1 import video_pb2
 
 
 def video_request(request_id: str, model: str, prompt: str) -> bytes:
-    """What is sent. The request id makes it safe to send it again: with the same id it is the same
-    job, and it is paid for once."""
+    """Encodes a request. With the same request ID, sending it again attaches to the same job, which
+    is paid for once."""
     return video_pb2.VideoRequest(
         request_id=request_id,
         video=video_pb2.VideoGeneration(model=model, prompt=prompt),

@@ -1,5 +1,6 @@
-"""Asks for a video: `python publish.py "a paper boat"`. Without --stream it waits for genbus to
-accept the job and prints its id; with it, a stream keeps the request until a genbus takes it."""
+"""Requests a video: `python publish.py "a paper boat"`. By default, it waits until genbus accepts
+the job, and prints the job ID. With --stream, it stores the request in the inbox, even while no
+replica runs."""
 
 import asyncio
 import sys
@@ -15,7 +16,7 @@ ATTEMPTS = 3
 
 
 class Refused(Exception):
-    """genbus did not take the request; the text has the code of docs/errors.md."""
+    """genbus refused the request. The message contains a code from docs/errors.md."""
 
 
 async def call(nc, subject: str, request: bytes):
@@ -38,12 +39,12 @@ async def call(nc, subject: str, request: bytes):
 
 
 async def store(nc, subject: str, request: bytes):
-    """Stores the request for admission. When no answer comes, run it again with the same id."""
+    """Stores the request for admission. If no ack arrives, run it again with the same ID."""
     return await nc.jetstream().publish(subject, request, timeout=10)
 
 
 async def main() -> None:
-    p = parser("Asks for a video.")
+    p = parser("Requests a video.")
     p.add_argument("prompt", nargs="?", default="a paper boat on a quiet lake")
     p.add_argument("--request-id", default=str(uuid.uuid4()))
     p.add_argument("--model", default="sandbox-video")

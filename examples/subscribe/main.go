@@ -106,7 +106,7 @@ func failed(ctx context.Context, end context.CancelCauseFunc, consumer jetstream
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
-			end(fmt.Errorf("%w (is -tenant the tenant of this user, and -inbox its own?)", err))
+			end(fmt.Errorf("%w (check that -tenant and -inbox match this NATS user)", err))
 			return
 		}
 		fmt.Fprintln(os.Stderr, "nats:", err)

@@ -43,7 +43,7 @@ type OperatorKey struct {
 	KeySHA256 string `yaml:"key_sha256"`
 	// Time after which genbus refuses the key, such as 2026-12-01T00:00:00Z. Default: none.
 	NotAfter string `yaml:"not_after"`
-	// Whether the key may only read; genbus refuses calls that change something or make a job.
+	// Whether the key is read-only; genbus refuses calls that change something or create a job.
 	// Default: false.
 	ReadOnly bool `yaml:"read_only"`
 

@@ -148,7 +148,7 @@ func checkModels(r *report, path string, route Route) {
 	}
 	for j, pattern := range route.Models {
 		if name := strings.TrimSuffix(pattern, "*"); pattern == "" || strings.Contains(name, "*") || !isModelName(name+"x") {
-			r.bad(fmt.Sprintf("%s.models[%d]", path, j), pattern, `a model name, a prefix such as "wan-*", or "*"; * stands at the end only`)
+			r.bad(fmt.Sprintf("%s.models[%d]", path, j), pattern, `a model name, a prefix such as "wan-*", or "*"; * is allowed only at the end`)
 		}
 	}
 	if route.UpstreamModel != "" && len(route.ModelMap) > 0 {

@@ -60,7 +60,7 @@ type HTTP struct {
 	PublicURL string `yaml:"public_url" env:"GENBUS_HTTP_PUBLIC_URL"`
 	// Maximum size of a request body. Default: 32MiB.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
-	// Time a client has to send the request headers. Default: 10s.
+	// Maximum time for a client to send the request headers. Default: 10s.
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout"`
 	// Maximum simultaneous connections; further ones wait. 0: no limit. Default: 10000.
 	MaxConnections int `yaml:"max_connections"`
@@ -77,7 +77,8 @@ type HTTP struct {
 type GRPC struct {
 	// Address that gRPC listens on, host:port; port 0 picks a free port. Default: 127.0.0.1:9090.
 	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
-	// Maximum size of a received message, plus 64 KiB for the fields around a body. Default: 32MiB.
+	// Maximum size of a received message. genbus adds 64 KiB for the fields around a body. Default:
+	// 32MiB.
 	MaxMessageBytes Size `yaml:"max_message_bytes"`
 	// Maximum simultaneous connections; further ones wait. 0: no limit. Default: 10000.
 	MaxConnections int       `yaml:"max_connections"`
@@ -124,8 +125,8 @@ const (
 // Limits bounds the resources of a job or a reader.
 type Limits struct {
 	// Size above which genbus stores a request or inline reply in the object store and sends a
-	// reference. Requests above a quarter of NATS's max_payload are stored too. Other bodies are
-	// stored above 256 KiB. Default: 256KiB.
+	// reference. It also stores requests above a quarter of NATS's max_payload, and other bodies above
+	// 256 KiB. Default: 256KiB.
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
 	// Maximum size of an archived result; a larger one stays at the upstream. Default: 2GiB.
 	ArchiveBytes Size `yaml:"archive_bytes"`
@@ -135,11 +136,10 @@ type Limits struct {
 	// Messages in a tenant's object store at which genbus refuses its new jobs. Each takes 250 bytes
 	// of NATS memory; a kept request takes two, and one more for each 512 KiB. Default: 1000000.
 	BodiesMessages int64 `yaml:"bodies_messages"`
-	// Bytes that may wait for one reader before genbus disconnects it with slow_reader. Default:
-	// 1MiB.
+	// Unsent bytes for one reader at which genbus disconnects it with slow_reader. Default: 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
-	// Maximum time of one write to a client; a client that reads nothing for that long is
-	// disconnected. Default: 30s.
+	// Maximum time of one write to a client; genbus disconnects a client that reads nothing for that
+	// long. Default: 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
 	// Maximum jobs that the index keeps in memory for lists, in each replica that keeps it. Beyond it
 	// the index drops the oldest ended jobs first. Default: 100000.
@@ -153,10 +153,11 @@ type Limits struct {
 // Retry is the retry budget of each replica, across all upstreams. It keeps an outage from
 // multiplying the traffic. When it is used up, queued jobs wait and inline chats fail.
 type Retry struct {
-	// Retries that each first request adds to the budget; 0.2 allows one retry for five requests.
-	// Default: 0.2.
+	// Retries that each first attempt adds to the budget; 0.2 allows one retry for every five
+	// requests. Default: 0.2.
 	Share float64 `yaml:"share"`
-	// Retries a second that are always allowed, with bursts of up to ten seconds' worth. Default: 10.
+	// Retries per second that genbus always allows, in bursts of up to ten seconds' worth. Default:
+	// 10.
 	PerSecond float64 `yaml:"per_second"`
 }
 
@@ -175,12 +176,12 @@ type Telemetry struct {
 	// Export traces: on, off, or auto (on if OTEL_EXPORTER_OTLP_ENDPOINT or
 	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set). Default: auto.
 	Traces string `yaml:"traces"`
-	// URL of a trace in your tracing system, with {trace_id} in it, such as
+	// URL of a trace in your tracing system, with the placeholder {trace_id}, such as
 	// https://traces.example/trace/{trace_id}. The console links to it. Default: none.
 	TraceURL string `yaml:"trace_url"`
-	// Maximum tenants with metric series of their own: the first ones found among those with the most
-	// unfinished jobs. The others share one series. /metrics needs no key and names these tenants. 0:
-	// no tenant metrics. Default: 0.
+	// Maximum tenants with separate metric series: the first tenants that rank among those with the
+	// most unfinished jobs. The others share one series. /metrics names these tenants and requires no
+	// key. 0: no tenant metrics. Default: 0.
 	MetricsTenants int `yaml:"metrics_tenants"`
 }
 
@@ -198,7 +199,7 @@ func (t Telemetry) Enabled() bool { return t.Traces == "on" }
 // Shutdown configures graceful shutdown.
 type Shutdown struct {
 	// Time between /readyz turning false and the refusal of new calls, so that load balancers notice.
-	// Not part of the grace period. Default: 0s.
+	// It is not part of the grace period. Default: 0s.
 	Delay time.Duration `yaml:"delay" env:"GENBUS_SHUTDOWN_DELAY"`
 	// Time to finish running HTTP calls after a stop signal; genbus hands over held jobs at once.
 	// Default: 30s.
@@ -207,7 +208,7 @@ type Shutdown struct {
 
 // Sandbox configures the fake upstream for demos and tests.
 type Sandbox struct {
-	// Address of the sandbox when it runs alone ("service sandbox"), host:port. Default:
+	// Address of the sandbox if it runs as a separate process ("service sandbox"), host:port. Default:
 	// 127.0.0.1:8090.
 	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`
 	// Enabled is set by AddSandbox, never by a file.

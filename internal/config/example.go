@@ -8,15 +8,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const exampleHead = `## A configuration of genbus with every key. Lines that begin with ## explain; what else begins with # is a key
-## with its default: to change it, take the # away, and that of the lines that it stands in. Upstreams and routes are to
-## be replaced by yours. Secrets stand in variables or files, whose names stand here.
+const exampleHead = `## Configuration of genbus, with every key. Lines that begin with ## are explanations. Other lines that begin with #
+## are keys with their defaults. To change one, remove the # from its line and from the lines of its parent keys.
+## Replace the upstreams and routes with yours. Keep secrets in variables or files, and give only their names here.
 ##
-## Check it before it is used, and send SIGHUP to have a running process read it again:
+## Check the file before you use it. To make a running process reread it, send SIGHUP.
 ##
 ##   service config check genbus.yaml
 ##
-## Variables win over the file. Beside those that are named at their keys there are:
+## Variables override the file. Most are named at their keys. The others are:
 `
 
 // The field comments are the documentation. TestComments copies them to comments.gen.go for the

@@ -16,16 +16,16 @@ type NATS struct {
 	// Embedded only: address that the server listens on for other clients, host:port (port 0 picks a
 	// free port), or "none" for no TCP. Default: 127.0.0.1:4222.
 	Listen string `yaml:"listen" env:"GENBUS_NATS_LISTEN"`
-	// Embedded only: data directory of the server; one process at a time. Default: ./data.
+	// Embedded only: data directory of the server, for one process at a time. Default: ./data.
 	DataDir string `yaml:"data_dir" env:"GENBUS_DATA_DIR"`
-	// First token or tokens of every subject and name in NATS. Default: genbus.
+	// Prefix of all subjects and stream names of genbus: one or more tokens. Default: genbus.
 	Prefix string `yaml:"prefix" env:"GENBUS_NATS_PREFIX"`
 	// Copies of each stream: 1, 3 or 5 on a cluster, 1 when embedded. Default: 1 embedded, 3 on a
 	// cluster.
 	Replicas int `yaml:"replicas" env:"GENBUS_NATS_REPLICAS"`
 	// Cluster only: credentials file (.creds) of a NATS user. Default: none.
 	CredsFile string `yaml:"creds_file" env:"GENBUS_NATS_CREDS_FILE"`
-	// User name for the cluster; embedded, the user name that clients must give. Default: none.
+	// User name. Cluster: genbus logs in with it. Embedded: clients must log in with it. Default: none.
 	User string `yaml:"user"`
 	// Environment variable that holds the password of nats.user. Default: none.
 	PasswordEnv string `yaml:"password_env"`
@@ -61,11 +61,11 @@ func (n NATS) Servers() []string {
 
 // TLS configures TLS to the cluster, or between the embedded server and its clients.
 type TLS struct {
-	// PEM file of the authority of the cluster's certificates; embedded, of the authorities of client
-	// certificates, one of which every client must then present. Default: none.
+	// PEM file with CA certificates. Cluster: to verify the servers. Embedded: to verify clients,
+	// which must then present a certificate. Default: none.
 	CAFile string `yaml:"ca_file"`
-	// PEM file of genbus's client certificate for the cluster; embedded, of the server's certificate,
-	// without which it speaks no TLS. Default: none.
+	// PEM file of a certificate. Cluster: the client certificate of genbus. Embedded: the server's
+	// certificate; empty for no TLS. Default: none.
 	CertFile string `yaml:"cert_file"`
 	// PEM file of the certificate's private key. Default: none.
 	KeyFile string `yaml:"key_file"`
@@ -95,11 +95,11 @@ type RequestsStream struct {
 
 // WorkStream holds the accepted, unfinished jobs.
 type WorkStream struct {
-	// Maximum accepted jobs that are ready or in progress, over all routes, and as many in the
-	// backlog. Default: 1000000.
+	// Maximum accepted jobs that are ready or in progress, over all routes. The same limit applies to
+	// the backlog. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
-	// Maximum bytes of ready jobs, and the same for the backlog. Some NATS accounts require a limit.
-	// 0: no limit. Default: 0.
+	// Maximum bytes of ready jobs. The same limit applies to the backlog. Some NATS accounts require a
+	// limit. 0: no limit. Default: 0.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -151,8 +151,8 @@ type RejectedStream struct {
 type UsageStream struct {
 	// How long usage events are kept. Default: 744h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Maximum bytes of usage events, about 1.5 million of 700 bytes by default; NATS drops the oldest
-	// beyond it. Default: 1GiB.
+	// Maximum bytes of usage events; NATS drops the oldest beyond it. The default holds about 1.5
+	// million events of 700 bytes. Default: 1GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -160,8 +160,8 @@ type UsageStream struct {
 type OpsStream struct {
 	// How long audit records are kept. Default: 2160h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Maximum bytes of audit records, about 100,000 by default. When full, genbus refuses operator
-	// actions. Default: 64MiB.
+	// Maximum bytes of audit records. The default holds about 100,000. When full, genbus refuses
+	// operator actions. Default: 64MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 

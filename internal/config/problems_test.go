@@ -242,7 +242,7 @@ func TestProblems(t *testing.T) {
 			`routes[1].upstream is "k" (auth: signed), but route "chat" is for chats, which cannot be signed`,
 		}},
 		{"pattern", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [ok, 'a*b', '', 'a b', '**']}", nil, []string{
-			`c.yaml:3: routes[0].models[1] is "a*b"; want a model name, a prefix such as "wan-*", or "*"; * stands at the end only`,
+			`c.yaml:3: routes[0].models[1] is "a*b"; want a model name, a prefix such as "wan-*", or "*"; * is allowed only at the end`,
 			`c.yaml:3: routes[0].models[2] is ""; want a model name`,
 			`c.yaml:3: routes[0].models[3] is "a b"; want a model name`,
 			`c.yaml:3: routes[0].models[4] is "**"; want a model name`,

@@ -39,18 +39,18 @@ type Route struct {
 	Upstream string `yaml:"upstream"`
 	// Upstreams of the route, in order, or by weight if any has one. All speak the route's protocol.
 	Upstreams []Target `yaml:"upstreams"`
-	// Model name to send upstream instead of the caller's. Default: none.
+	// Model name to send to the upstream instead of the caller's. Default: none.
 	UpstreamModel string `yaml:"upstream_model"`
-	// Model names to send upstream, by the caller's model name; other names are sent unchanged.
-	// Default: none.
+	// Model names to send to the upstream, by the caller's model name; genbus sends other names
+	// unchanged. Default: none.
 	ModelMap map[string]string `yaml:"model_map"`
 	// Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.
 	Protocol string `yaml:"protocol"`
-	// Video only, not for protocol primary: the upstream is a gateway in front of a vendor's protocol
-	// that also wants the model as model and the parameters in metadata. Default: false.
+	// Video only, not for protocol primary: the upstream is a gateway in front of the vendor, which
+	// also requires the model in model and the parameters in metadata. Default: false.
 	Gateway bool `yaml:"gateway"`
-	// Protocol videos only: how the upstream wants input_reference if it is a URL: object or string.
-	// Empty sends the client's form. Default: none.
+	// Protocol videos only: the form in which the upstream requires an input_reference that is a URL:
+	// object or string. Empty keeps the client's form. Default: none.
 	InputReference string `yaml:"input_reference"`
 	// Video only: copy the result to the object store before the upstream's URL expires. Default: false.
 	Archive bool `yaml:"archive"`
@@ -61,29 +61,30 @@ type Route struct {
 	Modes []string `yaml:"modes"`
 	// Maximum jobs in progress at once, over all replicas. Default: 100 for video, 64 for chat.
 	MaxInFlight int `yaml:"max_in_flight"`
-	// Maximum waiting jobs; genbus refuses more with retry advice. Default: 100000.
+	// Maximum waiting jobs; genbus refuses further jobs and says when to retry. Default: 100000.
 	MaxQueued int `yaml:"max_queued"`
-	// Size of the ready window: jobs ready to start, in order of arrival. Further jobs wait in the
-	// backlog and become ready in turn by tenant. A small window is fairer between tenants; a large
-	// one starts short jobs faster. 0: genbus measures it, as the free places of max_in_flight plus
-	// the jobs that the route starts in about a second. Default: 0.
+	// Size of the ready window, which holds jobs that are ready to start, in order of arrival. Further
+	// jobs wait in the backlog and become ready in turn by tenant. A small window is fairer between
+	// tenants; a large one starts short jobs faster. 0: genbus uses the free slots of max_in_flight
+	// plus the jobs that the route starts in about a second. Default: 0.
 	ReadyJobs int `yaml:"ready_jobs"`
 	// What to do if the upstream may have accepted a create: fail, or resubmit if the upstream
 	// honours the Idempotency-Key. Default: fail.
 	OnUnknownOutcome string   `yaml:"on_unknown_outcome"`
 	Poll             Poll     `yaml:"poll"`
 	Timeouts         Timeouts `yaml:"timeouts"`
-	// Silence of a job's holder after which another replica takes over the job. Default: 60s.
+	// How long a job's holder may be silent before another replica takes over the job. Default: 60s.
 	AckWait time.Duration `yaml:"ack_wait"`
-	// Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.
+	// Chat only: request the token usage from the upstream in queued, streamed chats. Default: true.
 	QueuedUsage bool `yaml:"queued_usage"`
 	// Store the request of each accepted job, including its prompt, in the tenant's object store for
 	// nats.streams.tasks.max_age, so that operators can submit it again. genbus refuses a job whose
 	// request it cannot store. Inline chats are not kept; requests above limits.claim_check_bytes are
 	// always kept. Default: false.
 	KeepRequests bool `yaml:"keep_requests"`
-	// Accept no new jobs and finish the accepted ones: the step before removing the route. New jobs
-	// go to another route that serves their model, or are refused. Default: false.
+	// Accept no new jobs and finish the accepted ones, as the step before removing the route. New jobs
+	// go to another route that serves their model; if there is none, genbus refuses them. Default:
+	// false.
 	Draining bool `yaml:"draining"`
 }
 
@@ -91,7 +92,7 @@ type Route struct {
 type Target struct {
 	// Name of the upstream. Required.
 	Name string `yaml:"name"`
-	// Share of jobs that start at this upstream, relative to all weights; 0 for jobs only if the
+	// Share of jobs that start at this upstream, relative to all weights; 0 to use it only if the
 	// others fail. Default: 0.
 	Weight int `yaml:"weight"`
 	// Model name to send to this upstream instead of the route's. Default: none.
@@ -100,7 +101,7 @@ type Target struct {
 
 // Poll configures polling of video tasks.
 type Poll struct {
-	// Time between two polls of a task; 100ms or more for a real upstream. Default: 10s.
+	// Time between two polls of a task. Use 100ms or more for a real upstream. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
 	// Random share of the interval, 0 to 0.5. Default: 0.1.
 	Jitter float64 `yaml:"jitter"`
@@ -119,7 +120,7 @@ type Timeouts struct {
 	Archive time.Duration `yaml:"archive"`
 	// Chat: from the request to the first byte of the answer. Default: 120s.
 	FirstByte time.Duration `yaml:"first_byte"`
-	// Chat: silence inside a stream. Default: 60s.
+	// Chat: silence during a stream. Default: 60s.
 	Idle time.Duration `yaml:"idle"`
 	// Chat: from the request to the end of the answer. Default: 30m.
 	Total time.Duration `yaml:"total"`

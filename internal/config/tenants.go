@@ -10,29 +10,29 @@ type Tenants map[string]TenantOverride
 
 // TenantLimits bounds the usage of one tenant.
 type TenantLimits struct {
-	// Requests a second of a tenant in each replica, reads included, by HTTP, gRPC and NATS together.
-	// Beyond it genbus refuses them with rate_limited, and requests in the NATS inbox wait. 0: no
-	// limit. Default: 0.
+	// Maximum requests per second of a tenant in each replica, over HTTP, gRPC and NATS together,
+	// including reads. genbus refuses further requests with rate_limited, and requests in the NATS
+	// inbox wait. 0: no limit. Default: 0.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// Maximum burst of requests; 0 for one second's worth. Default: 0.
 	Burst int `yaml:"burst"`
-	// Maximum accepted, unfinished jobs of a tenant over all replicas; inline chats count per
-	// replica. Beyond it genbus refuses new jobs with tenant_full, and requests in the NATS inbox
-	// wait. 0: no limit. Default: 0.
-	MaxJobs int `yaml:"max_jobs"`
-	// Dead letters of a tenant's jobs at which genbus submits no more of its videos until an operator
-	// resolves some. New videos are refused with dead_letters_full, those in the backlog wait, ready
-	// ones fail. 0: no limit. Default: 1000.
-	MaxDeadLetters int `yaml:"max_dead_letters"`
-	// Maximum request body of a tenant if smaller than http.max_body_bytes; 0 for no other limit.
+	// Maximum accepted, unfinished jobs of a tenant over all replicas; inline chats count per replica.
+	// genbus refuses further jobs with tenant_full, and requests in the NATS inbox wait. 0: no limit.
 	// Default: 0.
+	MaxJobs int `yaml:"max_jobs"`
+	// Number of dead letters of a tenant's jobs at which genbus stops submitting its videos, until an
+	// operator resolves some. genbus refuses new videos with dead_letters_full. Videos in the backlog
+	// wait, and ready ones fail. 0: no limit. Default: 1000.
+	MaxDeadLetters int `yaml:"max_dead_letters"`
+	// Maximum size of a tenant's request body, if smaller than http.max_body_bytes; 0 for no other
+	// limit. Default: 0.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 
 // TenantOverride holds the limits of one tenant. It has the same fields as TenantLimits. Load fills
 // in the missing ones.
 type TenantOverride struct {
-	// Requests a second of this tenant in each replica; 0 for no limit. Default: same as
+	// Maximum requests per second of this tenant in each replica; 0 for no limit. Default: same as
 	// limits.tenant.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// Maximum burst of requests of this tenant; 0 for one second's worth. Default: same as
@@ -41,10 +41,11 @@ type TenantOverride struct {
 	// Maximum accepted, unfinished jobs of this tenant; 0 for no limit. Default: same as
 	// limits.tenant.
 	MaxJobs int `yaml:"max_jobs"`
-	// Dead letters of this tenant's jobs at which genbus submits no more of its videos; 0 for no
-	// limit. Default: same as limits.tenant.
+	// Number of dead letters of this tenant's jobs at which genbus stops submitting its videos; 0 for
+	// no limit. Default: same as limits.tenant.
 	MaxDeadLetters int `yaml:"max_dead_letters"`
-	// Maximum request body of this tenant; 0 for no other limit. Default: same as limits.tenant.
+	// Maximum size of this tenant's request body; 0 for no other limit. Default: same as
+	// limits.tenant.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 

@@ -7,8 +7,8 @@ type ServerTLS struct {
 	CertFile string `yaml:"cert_file"`
 	// PEM file of the certificate's private key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// PEM file of the authorities of client certificates. If set, every client must present one in
-	// addition to its API key. Default: none.
+	// PEM file with CA certificates to verify clients. If set, every client must present a certificate
+	// in addition to its API key. Default: none.
 	ClientCAFile string `yaml:"client_ca_file"`
 }
 

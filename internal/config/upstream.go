@@ -36,21 +36,21 @@ type Upstream struct {
 	// Path before a vendor's paths, such as "/kling"; "/" for none. Default: the protocol's segment
 	// with bearer (a gateway), none with signed (the vendor itself).
 	VendorPath string `yaml:"vendor_path"`
-	// Maximum held jobs for each key in each replica; 0 for no limit but the route's max_in_flight,
-	// which counts all replicas. Default: 0.
+	// Maximum held jobs for each key in each replica. 0: only the route's max_in_flight, which counts
+	// all replicas. Default: 0.
 	MaxConcurrent int `yaml:"max_concurrent"`
-	// Maximum submissions and chats a second for each key in each replica; 0 for no limit. Default:
+	// Maximum submissions and chats per second for each key in each replica; 0 for no limit. Default:
 	// 0.
 	RatePerSecond float64 `yaml:"rate_per_second"`
 	// How long genbus avoids a key that the upstream refused (401, 402, 403, quota) while other keys
-	// are left. Default: 5m.
+	// work. Default: 5m.
 	KeyCooldown time.Duration `yaml:"key_cooldown"`
 	// When genbus stops calling a failing upstream for a while.
 	Breaker Breaker `yaml:"breaker"`
-	// Whether results may have loopback, private and link-local addresses other than base_url's own.
-	// Only with true does genbus use the HTTPS_PROXY proxy for other hosts. Default: false.
+	// Whether results may have loopback, private and link-local addresses other than that of base_url.
+	// If true, genbus also uses the HTTPS_PROXY proxy for other hosts. Default: false.
 	PrivateResults bool `yaml:"private_results"`
-	// Idle connections kept open for the next call; 0 to reuse no connection. Default: 256.
+	// Idle connections to keep open for later calls; 0 to reuse no connection. Default: 256.
 	MaxIdleConns int `yaml:"max_idle_conns"`
 	// Whether video creates over HTTP/1.1 reuse connections, which saves a handshake. A create whose
 	// connection the upstream closes at that moment may end as submission_outcome_unknown. Over

@@ -1,6 +1,6 @@
-// Command crosscheck type-checks a module for other systems. It reports errors such as names that a
-// system lacks or files excluded by build constraints. It generates no code and reads only the
-// declarations of dependencies, so it takes seconds where cold builds take minutes.
+// Command crosscheck type-checks a module for other systems. It reports errors such as names that
+// do not exist on a system, or files excluded by build constraints. It generates no code and reads
+// only the declarations of dependencies, so it takes seconds where cold builds take minutes.
 //
 //	crosscheck [-C dir] linux/arm64 windows/amd64 ...
 package main
@@ -53,7 +53,7 @@ type pkg struct {
 func check(dir, target string) (problems []error, err error) {
 	system, machine, ok := strings.Cut(target, "/")
 	if !ok {
-		return nil, errors.New("want a system and a machine, such as windows/amd64")
+		return nil, errors.New("want an operating system and an architecture, such as windows/amd64")
 	}
 	list := exec.Command("go", "list", "-C", dir, "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,DepOnly", "./...")
 	list.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+machine, "CGO_ENABLED=0")
@@ -125,5 +125,5 @@ func (i imports) Import(path string) (*types.Package, error) {
 	if p := i.known[path]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("no package %s on this system", path)
+	return nil, fmt.Errorf("package %s does not exist on this system", path)
 }

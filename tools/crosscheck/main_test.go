@@ -35,6 +35,6 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if _, err := check(dir, "windows"); err == nil {
-		t.Error("a system without a machine was checked")
+		t.Error("check accepted a system without an architecture")
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write what is rendered")
+var update = flag.Bool("update", false, "write the renderings")
 
 const (
 	chartDir = "../../deploy/helm/genbus"
@@ -37,7 +37,7 @@ func sets(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dataDir, "*.values.yaml"))
 	if err != nil || len(files) < 3 {
-		t.Fatal("there are too few sets of values", files, err)
+		t.Fatal("too few sets of values", files, err)
 	}
 	out := map[string]string{}
 	for _, f := range files {
@@ -100,7 +100,7 @@ func TestChartIsRendered(t *testing.T) {
 			continue
 		}
 		got := manifest(files)
-		got = "# Of the chart and the values with the hash " + hash(t) + "\n" + got
+		got = "# Rendered from the chart and values with hash " + hash(t) + "\n" + got
 		golden := filepath.Join(dataDir, name+".rendered.yaml")
 		if *update {
 			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -109,7 +109,7 @@ func TestChartIsRendered(t *testing.T) {
 		}
 		want, err := os.ReadFile(golden)
 		if err != nil || got != string(want) {
-			t.Errorf("%s is not what is rendered now; see what changed with go test -C tools/helm . -update (%v)", golden, err)
+			t.Errorf("%s is stale; run `go test -C tools/helm . -update` and review the changes (%v)", golden, err)
 		}
 		for i, document := range strings.Split(got, "---\n")[1:] {
 			if err := decode(document); err != nil {

@@ -18,15 +18,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* The configuration file: config, and what the chart knows better. */}}
+{{/* The configuration file: config plus the keys that the chart sets. */}}
 {{- define "genbus.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- if not $config.api_keys -}}
-{{- fail "config.api_keys is empty: genbus listens beyond the pod's loopback only with keys (docs/security.md)" -}}
+{{- fail "config.api_keys is empty; set at least one key, because genbus must listen beyond loopback in a pod (docs/security.md)" -}}
 {{- end -}}
 {{- if .Values.nats.enabled -}}
 {{- if $config.nats.url -}}
-{{- fail "config.nats.url and nats.enabled: the address of the NATS beside genbus comes from the chart. Set one of them" -}}
+{{- fail "config.nats.url and nats.enabled are both set; set only one of them" -}}
 {{- end -}}
 {{- $password := ((.Values.nats.container | default dict).env | default dict).NATS_SERVICE_PASSWORD -}}
 {{- $secret := "" -}}
@@ -34,16 +34,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $secret = (($password.valueFrom | default dict).secretKeyRef | default dict).name -}}
 {{- end -}}
 {{- if and $secret .Values.existingSecret (ne $secret .Values.existingSecret) -}}
-{{- fail (printf "nats.container.env.NATS_SERVICE_PASSWORD is read from the Secret %s, and existingSecret is %s: name that one in its valueFrom.secretKeyRef.name too" $secret .Values.existingSecret) -}}
+{{- fail (printf "nats.container.env.NATS_SERVICE_PASSWORD is read from the Secret %s, and existingSecret is %s; use the same Secret in valueFrom.secretKeyRef.name" $secret .Values.existingSecret) -}}
 {{- end -}}
 {{- $_ := set $config.nats "url" (printf "nats://%s:4222" .Values.nats.fullnameOverride) -}}
 {{- else if not $config.nats.url -}}
-{{- fail "config.nats.url is empty: name a NATS cluster, or set nats.enabled. Replicas cannot share an embedded server" -}}
+{{- fail "config.nats.url is empty; set it to a NATS cluster, or set nats.enabled. Replicas cannot share an embedded server" -}}
 {{- end -}}
 {{- include "genbus.login" $config.nats -}}
 {{- $http := $config.http | default dict -}}
 {{- if ($http.tls | default dict).client_ca_file -}}
-{{- fail "config.http.tls.client_ca_file: the probes of Kubernetes show no client certificate; ask for them before genbus" -}}
+{{- fail "config.http.tls.client_ca_file is not supported, because Kubernetes probes present no client certificate; verify client certificates in a proxy in front of genbus" -}}
 {{- end -}}
 {{- $_ := set $config "http" (set $http "addr" ":8080") -}}
 {{- $_ := set $config "grpc" (set ($config.grpc | default dict) "addr" ":9090") -}}
@@ -51,7 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* How genbus logs in to NATS, set in config.nats: with a password, unless something else is said. */}}
+{{/* Sets the login in config.nats, which defaults to a user and a password file. */}}
 {{- define "genbus.login" -}}
 {{- $nobody := and (hasKey . "user") (not .user) -}}
 {{- if not (or .creds_file $nobody) -}}
@@ -62,7 +62,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* What the probes speak. */}}
+{{/* The scheme of HTTP, for probes and the Service. */}}
 {{- define "genbus.scheme" -}}
 {{- if ((.Values.config.http | default dict).tls | default dict).cert_file }}HTTPS{{ else }}HTTP{{ end -}}
 {{- end -}}
