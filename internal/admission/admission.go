@@ -1,5 +1,5 @@
 // Package admission accepts requests from all ingresses. It validates, routes, fingerprints and
-// enqueues them. It leaves the meaning of bodies to their protocols.
+// enqueues them. The protocols interpret the bodies.
 package admission
 
 import (

@@ -19,8 +19,8 @@ var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.St
 // exists, Admit attaches the request to that job instead. A job is accepted once its work item is
 // stored. From then on, Admit fails only with one of these codes:
 //   - idempotency_key_reused
-//   - acceptance_unknown, if another request may have the ID and the log does not say whose job it
-//     is
+//   - acceptance_unknown, if another request may have used the ID and the log does not say whose
+//     job it is
 //   - internal, if an item stored under the ID is unreadable
 //
 // Every error is an *errcode.Error.
@@ -53,7 +53,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	if refusal != nil {
 		return a.unlessAccepted(ctx, r, c, refusal)
 	}
-	if !c.Fresh && !r.First { // otherwise the ID has no log
+	if !c.Fresh && !r.First { // otherwise there is no log to read
 		entry, found, err := a.attach(ctx, r, c)
 		if found || err != nil {
 			return entry, err
@@ -85,9 +85,9 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	return entry, err
 }
 
-// reserve reserves a slot of the tenant and log capacity for a new job until release is called. It
-// also checks the route's queue, the object store and, for a video, the tenant's dead letters. It
-// refuses the job if any of these is full.
+// reserve reserves one of the tenant's slots, and log capacity, for a new job. Both stay reserved
+// until release is called. reserve also checks the route's queue, the object store and, for a
+// video, the tenant's dead letters. It refuses the job if any of these is full.
 func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release func(), err error) {
 	releaseSlot := func() {}
 	if r.Attached == nil { // the upstream already has an attached task
@@ -121,10 +121,10 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 	return release, nil
 }
 
-// checkCapacity refuses a job before anything is stored. It refuses the job if its route's queue is
-// full, so that one failing route cannot fill the work stream. It also refuses the job if the log
-// has no capacity for it, and otherwise reserves that capacity until release is called. The
-// measured item lacks only the reference to a large body, which is not stored yet.
+// checkCapacity runs before anything is stored. It refuses the job if its route's queue is full, so
+// that one failing route cannot fill the work stream. It also refuses the job if the log has no
+// capacity for it, and otherwise reserves that capacity until release is called. The item that it
+// measures lacks only the reference to a large body, which is not stored yet.
 func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release joblog.Release, err error) {
 	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
 		return nil, full(c.Route.Name, waiting)

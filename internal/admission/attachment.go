@@ -36,7 +36,7 @@ func (t *Attachment) fingerprint() []byte {
 	return sum[:]
 }
 
-// until returns the task with its deadline.
+// until returns the task with the given deadline.
 func (t *Attachment) until(deadline time.Time) *genbusv1.AttachedTask {
 	out := proto.CloneOf(t.Task)
 	out.Deadline = timestamppb.New(deadline)

@@ -76,8 +76,8 @@ func (a *Admission) checkAttached(r Request, c *Checked) error {
 	return t.Refusal
 }
 
-// write sets the body for the upstream. That is the client's own bytes or the typed request in its
-// route's protocol.
+// write sets the body for the upstream: the client's own bytes, or the typed request in its route's
+// protocol.
 func (c *Checked) write(r Request) error {
 	d := r.Body
 	c.Body = d.Bytes()
@@ -113,9 +113,9 @@ func unwritable(err error) error {
 	return errcode.New(errcode.InvalidRequest, "encode the request as JSON: %w", err)
 }
 
-// Fingerprint returns a hash of the request's body or attached task, which serves to compare
-// requests with the same ID. It returns nil if the body is not a JSON object, because no accepted
-// request had such a body.
+// Fingerprint returns a hash of the request's body or attached task, for comparing requests with
+// the same ID. It returns nil if the body is not a JSON object, because no accepted request had
+// such a body.
 func (r Request) Fingerprint() []byte {
 	if r.Attached != nil {
 		return r.Attached.fingerprint()
@@ -127,7 +127,7 @@ func (r Request) Fingerprint() []byte {
 	return sum[:]
 }
 
-// id returns the ID of the request's job, or "" if the tenant or request ID is illegal. fresh is
+// id returns the ID of the request's job, or "" if the tenant or request ID is invalid. fresh is
 // true if nothing identifies the request.
 func (r Request) id() (id string, fresh bool, err error) {
 	legal := subject.CheckToken(r.Tenant) == nil && legalRequestID(r.RequestID)
@@ -180,7 +180,7 @@ func (a *Admission) violations(r Request) []errcode.Violation {
 	}
 	for k, v := range r.Labels {
 		if k == "" || len(k) > maxLabel || len(v) > maxLabel || !utf8.ValidString(k) || !utf8.ValidString(v) {
-			add("labels", "every key needs 1 to %d bytes of UTF-8, every value at most %d", maxLabel, maxLabel)
+			add("labels", "every key must have 1 to %d bytes of UTF-8, and every value at most %d", maxLabel, maxLabel)
 			break
 		}
 	}
@@ -203,7 +203,7 @@ func legalRequestID(id string) bool {
 }
 
 // JobID returns the ID of the job that the request names, or "" if its tenant or request ID is
-// illegal or nothing identifies it.
+// invalid or nothing identifies it.
 func (r Request) JobID() string {
 	id, fresh, err := r.id()
 	if err != nil || fresh {

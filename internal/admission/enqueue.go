@@ -17,9 +17,9 @@ import (
 // enqueueTries bounds the attempts to publish an item.
 const enqueueTries = 5
 
-// errNotThere reports that a stream answered "full" for an ID that neither the work streams nor the
-// log have.
-var errNotThere = errors.New("neither the work streams nor the log have the job")
+// errNotThere reports that a stream answered "full" for an ID that is in neither the work streams
+// nor the log.
+var errNotThere = errors.New("the job is in neither the work streams nor the log")
 
 // placed holds the work item stored under an ID and the time when the item was seen in the queue.
 // If the job has ended in the meantime, it holds the job's log entry instead.
@@ -67,9 +67,9 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved qu
 		case err == nil:
 			return placed{item: item, seen: begin}, true, nil
 		case errors.Is(err, broker.ErrFull):
-			// With three nodes, the broker gives this answer as soon as another request's item is
+			// With three nodes, the broker returns this error as soon as another request's item is
 			// proposed, even before a read can see that item. The stream therefore counts as full
-			// only after several such answers.
+			// only after several such errors.
 			there, err := a.stored(ctx, r, c, sent)
 			if !errors.Is(err, errNotThere) {
 				return there, sent, err
@@ -105,19 +105,19 @@ func acceptanceFault(id string, sent bool, err error) error {
 const fullRetry = 5 * time.Second
 
 func full(route string, waiting uint64) error {
-	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(fullRetry)
+	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting, so nothing was accepted; try again later", route, waiting).WithRetryAfter(fullRetry)
 }
 
 // fullStream returns the error for full work streams, which affect every route.
 func fullStream(route string) error {
-	return errcode.New(errcode.QueueFull, "the queue is full for route %s and all others (nats.streams.work); nothing was accepted, try again later", route).
+	return errcode.New(errcode.QueueFull, "the queue is full for route %s and all others (nats.streams.work), so nothing was accepted; try again later", route).
 		WithRetryAfter(fullRetry)
 }
 
 // stored reads the items with the ID after a stream answered "full". That answer means either that
-// the subject already has a message or that the stream is full. Its text differs between one node
-// and three, so stored asks the streams. If there are two items, it returns the one with this
-// request's body. The log decides whose job it is.
+// the subject already has a message or that the stream is full. Its text is not the same on one
+// node as on three, so stored reads the streams. If there are two items, it returns the one with
+// this request's body. The log decides whose job it is.
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (there placed, err error) {
 	begin := time.Now()
 	items, err := a.queue.Items.All(ctx, subject.JobName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})

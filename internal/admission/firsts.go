@@ -12,9 +12,9 @@ import (
 // log.
 const maxFirsts = 1024
 
-// firsts passes the first event of each job that this process admits to the holder of its item. The
-// holder usually runs in the same process and could write to the log before that event is written.
-// It waits for the event instead, and then need not read it from the log. The entry may be
+// firsts hands the holder of a job's item the first event of that job, if this process admitted the
+// job. The holder usually runs in the same process and could write to the log before that event is
+// written. It waits for the event instead, and then need not read it from the log. The entry may be
 // outdated, but the compare-and-set of the holder's next write still decides.
 type firsts struct {
 	mu    sync.Mutex

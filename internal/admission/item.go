@@ -18,7 +18,8 @@ import (
 // item returns the work item to store. Other replicas compare its times with their clocks, so item
 // refuses the request if this replica's clock is wrong. If the body is large or the route keeps
 // requests, item first stores the body. It uses a new object, so that no other attempt at the same
-// request removes it. A body that is not large also stays in the item, where its holder reads it.
+// request removes it. A body that is not large also stays in the item, where the job's holder reads
+// it.
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
 	now, err := a.b.Clock().Now()
 	if err != nil {
@@ -57,7 +58,7 @@ func usedUp(cause error) *errcode.Error {
 }
 
 func bodiesFull(cause error) *errcode.Error {
-	return errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes, limits.bodies_messages), or the disk under it").
+	return errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store (limits.bodies_bytes, limits.bodies_messages) or the disk under it is full").
 		Because(cause).WithRetryAfter(30 * time.Second)
 }
 

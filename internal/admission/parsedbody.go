@@ -97,7 +97,7 @@ func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string) error {
 	where := ""
 	if p, ok := registry.Find(route.Protocol); ok {
-		where = "; create it with " + registry.CreatePath(p, cfg.HTTP.Segments[p.Name]) + " and a body of that protocol"
+		where = "; use " + registry.CreatePath(p, cfg.HTTP.Segments[p.Name]) + " with a body in that protocol"
 	}
 	return errcode.New(errcode.WrongProtocol, "the model %q is served by protocol %q, not %q%s",
 		errcode.Clip(model, 128), route.Protocol, errcode.Clip(wanted, 64), where)

@@ -56,8 +56,8 @@ type Checked struct {
 	Body []byte
 	// Asked holds the properties of the video that the body requests. They are stored in the task.
 	Asked upstream.Asked
-	// Fingerprint is the hash of the client's body, which serves to compare requests with the same
-	// ID. A fresh request has none.
+	// Fingerprint is the hash of the client's body, for comparing requests with the same ID. A
+	// fresh request has none.
 	Fingerprint []byte
 	// Fresh is true if nothing identifies the request, so that its ID is new.
 	Fresh bool

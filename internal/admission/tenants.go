@@ -30,7 +30,7 @@ func (t *Tenants) Request(tenant string) error {
 }
 
 // CheckRateLimit is like Request but for requests over NATS, where no server counts refusals. The
-// tenant comes from the subject. CheckRateLimit ignores an illegal tenant, which Admit refuses.
+// tenant comes from the subject. CheckRateLimit ignores an invalid tenant, which Admit refuses.
 func (t *Tenants) CheckRateLimit(r Request) error {
 	legal := subject.CheckToken(r.Tenant) == nil
 	if !legal {

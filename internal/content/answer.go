@@ -14,18 +14,18 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxText limits the bytes read from a JSON answer or an error.
+// maxText limits the bytes read from a JSON response or an error.
 const maxText = 1 << 20
 
-// accept handles a 2xx answer, which is the content or JSON that names the content's URL.
+// accept handles a 2xx response, which is the content or JSON that names the content's URL.
 func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 	defer func() {
 		if f == nil {
 			_ = resp.Body.Close()
 		}
 	}()
-	// Decode only JSON, which is read here. The length and ranges of a file refer to the bytes as
-	// sent.
+	// Decode only JSON, because it is parsed here. The length and ranges of a file refer to the
+	// bytes as sent.
 	if resp.StatusCode != http.StatusPartialContent && declaredType(resp.Header.Get("Content-Type")) == typeJSON {
 		upstream.Decode(resp)
 	}
@@ -95,7 +95,7 @@ func (w *walk) part(resp *http.Response) (*contentRange, error) {
 	return part, nil
 }
 
-// holder extracts the content's URL from a JSON answer. JSON without a URL is an error, whatever
+// holder extracts the content's URL from a JSON response. JSON without a URL is an error, whatever
 // the status.
 func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxText+1))
@@ -120,11 +120,11 @@ func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	return "", e
 }
 
-// refusal converts an error answer to an error. Other hosts get no credentials from genbus, so a
+// refusal converts an error response to an error. Other hosts get no credentials from genbus, so a
 // 401 or 403 from them means that the URL's signature has expired.
 func (w *walk) refusal(resp *http.Response) *errcode.Error {
 	upstream.Decode(resp)
-	// If the answer breaks off, use the part that arrived.
+	// If the response is cut off, use the part that arrived.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxText))
 	said, readable := upstream.ParseErrorBody(raw)
 	text := "answered " + statusText(resp)

@@ -24,7 +24,7 @@ import (
 
 // File is content, or a range of it, described in HTTP terms.
 type File struct {
-	// Status is 200, 206, or 416 if the range begins beyond the content.
+	// Status is 200, 206, or 416 if the range begins beyond the end of the content.
 	Status int
 	// Type is the media type, such as "video/mp4", or empty for 416. It is never a type that a
 	// browser would run or render as a page.
@@ -49,8 +49,8 @@ type Request struct {
 	Range string
 	// IfRange is the client's If-Range header, or empty. It is ignored without Range.
 	IfRange string
-	// HeadOnly leaves Body empty and ignores Range, as HEAD does. The upstream still gets a GET,
-	// because many signed URLs allow no other method, but its body is not read.
+	// HeadOnly leaves Body empty and ignores Range, as HEAD does. The upstream still receives a
+	// GET, because many signed URLs allow no other method, but its body is not read.
 	HeadOnly bool
 }
 
@@ -65,14 +65,14 @@ type Place struct {
 	// URL is the result's http, https or data URL, or empty. If it is on the endpoint's own origin,
 	// it is called with the key.
 	URL string
-	// PrivateOK allows private addresses on hosts other than the endpoint's own, and the
-	// environment's proxies for them.
+	// PrivateOK allows private addresses on hosts other than the endpoint's own, and lets calls to
+	// these hosts use the environment's proxies.
 	PrivateOK bool
 }
 
 // Options configures a Reader. The zero value is ready to use.
 type Options struct {
-	// HeaderTimeout bounds the time until the header of an answer arrives. If the answer is an
+	// HeaderTimeout bounds the time until the header of a response arrives. If the response is an
 	// error, or JSON that names a URL, it also bounds the time to read the rest. Default 30 s.
 	HeaderTimeout time.Duration
 	// IdleTimeout bounds how long a read of a body may wait for data. Default 60 s.

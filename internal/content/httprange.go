@@ -125,8 +125,8 @@ func (c contentRange) String() string {
 
 func (c contentRange) size() int64 { return c.last - c.first + 1 }
 
-// answers reports whether c is a valid answer to r. A server may send less than requested, but must
-// start where requested.
+// answers reports whether c is a valid response to r. A server may send less than requested, but
+// must start where requested.
 func (c contentRange) answers(r byteRange) bool {
 	if c.length < 0 {
 		return r.suffix >= c.size() || r.suffix < 0 && c.first == r.first && c.last <= r.last

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Media types that mark an answer as not content, or its type as unknown.
+// Media types of responses that are not content or whose type is unknown.
 const (
 	typeJSON    = "application/json"
 	typeHTML    = "text/html"
@@ -21,7 +21,7 @@ const sniffed = 512
 
 // identify returns the media type to pass on. This is the declared type if it is meaningful.
 // Otherwise, if body is at the start of the file, the type is detected from the first bytes.
-// typeJSON and typeHTML mean that the answer is not a video.
+// typeJSON and typeHTML mean that the response is not a video.
 func identify(body *bufio.Reader, declared string, atStart bool) (string, error) {
 	if kind := declaredType(declared); kind != "" || !atStart {
 		if kind == "" {
@@ -79,7 +79,7 @@ func sniff(head []byte) string {
 		}
 		return "video/mp4"
 	case len(head) >= 8 && (string(head[4:8]) == "moov" || string(head[4:8]) == "mdat" || string(head[4:8]) == "wide"):
-		return "video/quicktime" // a file without ftyp, as old QuickTime writes it
+		return "video/quicktime" // a file without ftyp, as written by old QuickTime versions
 	case bytes.HasPrefix(head, []byte("\x1a\x45\xdf\xa3")):
 		if bytes.Contains(head, []byte("webm")) {
 			return "video/webm"

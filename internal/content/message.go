@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// failed returns an error about an answer from u. It names the upstream or the host, but never the
+// failed returns an error about a response from u. It names the upstream or the host, but never the
 // rest of the URL.
 func (w *walk) failed(code errcode.Code, u *url.URL, text string, cause error) *errcode.Error {
 	who := "host " + u.Host
@@ -21,8 +21,8 @@ func (w *walk) failed(code errcode.Code, u *url.URL, text string, cause error) *
 	return &errcode.Error{Code: code, Message: w.clean(who + ": " + text), Err: cause}
 }
 
-// broken returns the error for a missing or truncated answer. ctx is the caller's context. callCtx
-// is the call's own context. Its cause explains why genbus ended the call.
+// broken returns the error for a missing or truncated response. ctx is the caller's context.
+// callCtx is the call's own context. Its cause explains why genbus ended the call.
 func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err error) *errcode.Error {
 	err = bare(err)
 	reason := upstream.Reason(err)
@@ -31,7 +31,7 @@ func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err
 	}
 	switch {
 	case errors.Is(err, errPrivate):
-		return w.failed(errcode.ContentBlocked, u, "it has a private address, which genbus does not fetch", err)
+		return w.failed(errcode.ContentBlocked, u, "it has a private address, which genbus does not connect to", err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return w.failed(errcode.CallerGone, u, what+": "+reason, err)
 	default:
@@ -57,8 +57,8 @@ var (
 	urlUser  = regexp.MustCompile(`(?i)(https?://)[^\s"'<>/@]*@`)
 )
 
-// clean removes keys and URL queries, which may hold signatures, from a text. The text may come
-// from an upstream.
+// clean removes keys and URL queries, which may hold signatures, from text that may come from an
+// upstream.
 func (w *walk) clean(text string) string {
 	const minSecret = 8 // shorter secrets would match inside ordinary words
 	for _, secret := range w.secrets() {

@@ -41,7 +41,7 @@ func (w want) setHeader(h http.Header) {
 	}
 }
 
-// of turns a whole file into the answer. This is the requested range if the length is known and
+// of turns a whole file into the response. This is the requested range if the length is known and
 // If-Range matches, and the whole file otherwise.
 func (w want) of(f *File) *File {
 	if w.part == nil || f.Length < 0 || !f.matches(w.ifRange) {

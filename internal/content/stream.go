@@ -10,7 +10,7 @@ import (
 
 var errClosed = errors.New("the content was closed")
 
-// stream is the body of an upstream's answer. It cancels the request if a single read stalls. The
+// stream is the body of an upstream's response. It cancels the request if a single read stalls. The
 // time between reads does not count.
 type stream struct {
 	body   io.ReadCloser

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// maxRedirects limits the number of HTTP redirects and JSON answers that name a URL, counted
+// maxRedirects limits the number of HTTP redirects and JSON responses that name a URL, counted
 // together.
 const maxRedirects = 5
 
@@ -71,9 +71,9 @@ func (w *walk) visit(ctx context.Context, address string) (f *File, next string,
 }
 
 // errPartOfJSON reports that the client's range was applied to JSON instead of content.
-var errPartOfJSON = errors.New("a part of JSON came")
+var errPartOfJSON = errors.New("got only part of a JSON response")
 
-// ask calls one address. An answer other than content must arrive within another HeaderTimeout.
+// ask calls one address. A response other than content must arrive within another HeaderTimeout.
 func (w *walk) ask(ctx context.Context, u *url.URL) (f *File, next string, err error) {
 	resp, late, err := w.call(ctx, u)
 	if err != nil {
@@ -96,8 +96,8 @@ func (w *walk) ask(ctx context.Context, u *url.URL) (f *File, next string, err e
 	}
 }
 
-// beyond handles a 416. The 416 may concern a small JSON answer that names the content's URL, which
-// only a request without a range can show.
+// beyond handles a 416. The 416 may concern a small JSON response that names the content's URL,
+// which only a request without a range can show.
 func (w *walk) beyond(ctx context.Context, said *http.Response) (f *File, next string, err error) {
 	f = notInFile(parseUnsatisfied(said.Header.Get("Content-Range")))
 	if length, known := unsatisfiedLength(said.Header.Get("Content-Range")); known && length > maxText {
@@ -130,8 +130,8 @@ func (w *walk) owns(u *url.URL) bool {
 	return err == nil && originOf(base) == originOf(u)
 }
 
-// call sends the request and returns the answer, whatever its status, with a stream as its body.
-// The caller must stop the returned timer, which otherwise ends the answer after another
+// call sends the request and returns the response, whatever its status, with a stream as its body.
+// The caller must stop the returned timer, which otherwise ends the response after another
 // HeaderTimeout.
 func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, *time.Timer, error) {
 	limit := w.reader.opts.HeaderTimeout
@@ -200,7 +200,7 @@ func isRedirect(status int) bool {
 	}
 }
 
-// redirect returns the target of a redirect. Unlike a JSON answer, a redirect must not lead to a
+// redirect returns the target of a redirect. Unlike a JSON response, a redirect must not lead to a
 // data URL.
 func (w *walk) redirect(resp *http.Response) (string, error) {
 	location := resp.Header.Get("Location")

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// Results of a call for a breaker, in addition to nil for a success.
+// Results of a call as reported to a breaker. A nil result is a success.
 var (
 	errTrouble = errors.New("the upstream is failing")
 	errNothing = errors.New("the call says nothing about the upstream")

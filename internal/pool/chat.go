@@ -23,8 +23,9 @@ type Chat struct {
 }
 
 // NewChat returns a Chat for a chat route. clients returns the client for a key. It is called for
-// each attempt, so it should cache the clients. If it returns nil, the key is skipped; it may come
-// from a later configuration. The route's total timeout bounds all attempts of one chat together.
+// each attempt, so it should cache the clients. If it returns nil for a key, for example one from a
+// later configuration, the key is skipped. The route's total timeout bounds all attempts of one
+// chat together.
 func NewChat(chooser *Chooser, clients func(UpstreamKey) *chat.Client) *Chat {
 	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
 	return &Chat{
@@ -210,7 +211,7 @@ func (c *Chat) noKey(err error, last *upstream.Error) error {
 		return upstream.NotSent(opChat, fmt.Errorf("route %s has no upstream", c.chooser.route.Name))
 	}
 	e := &upstream.Error{
-		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " accepts a chat now; try again later",
+		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " is accepting chats; try again later",
 		RetryAfter: max(time.Until(busy.Until), time.Millisecond), Scope: upstream.ScopeUpstream, Err: err,
 	}
 	if busy.told != nil {

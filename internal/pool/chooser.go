@@ -82,7 +82,7 @@ func (c *Chooser) Next() *Chooser {
 	return &next
 }
 
-// Among returns a chooser limited to the keys that has accepts. Clients belong to one
+// Among returns a chooser limited to keys for which has returns true. Clients belong to one
 // configuration, while the pool may already have the keys of a later one. has runs with the pool
 // locked, so it must not block or call the pool.
 func (c *Chooser) Among(has func(UpstreamKey) bool) *Chooser {

@@ -16,8 +16,8 @@ import (
 const maxTrialWait = 10 * time.Minute
 
 // createBreaker is the circuit breaker for video creates on routes with several upstreams. A failed
-// create may be charged, and its job is lost, so the first failure opens the breaker. While it is
-// open, one trial create per wait goes to the upstream, across all replicas. Each lost trial
+// create may be charged for, and its job is lost, so the first failure opens the breaker. While it
+// is open, all replicas together send the upstream one trial create per wait. Each lost trial
 // doubles the wait. A successful create closes the breaker. Pool.mu guards it.
 type createBreaker struct {
 	service  *service

@@ -17,7 +17,7 @@ type peerNotification struct {
 	// Next is how long receivers must wait before they send a trial.
 	Wait time.Duration `json:"wait,omitempty"`
 	Next time.Duration `json:"next,omitempty"`
-	// Ask requests the state of all open breakers. The answers name the asking replica in To.
+	// Ask requests the state of all open breakers. Replies name the asking replica in To.
 	Ask bool   `json:"ask,omitempty"`
 	To  string `json:"to,omitempty"`
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// recheckAfter is how long a job waits before it looks for a slot again if it is unknown when one
-// will be free.
+// recheckAfter is how long a job waits before it looks for a slot again, if the time at which one
+// becomes free is unknown.
 const recheckAfter = time.Second
 
 // service is the state of one upstream. Pool.mu guards it.
@@ -39,7 +39,7 @@ type service struct {
 const tellEvery = time.Minute
 
 // noteFailure logs a failing upstream with the affected job, because jobs that wait for the
-// upstream log nothing. It logs only the status and code of an answer, because the text may repeat
+// upstream log nothing. It logs only the status and code of a response, because the text may repeat
 // a prompt.
 func (s *service) noteFailure(err *upstream.Error, job Job, route string, now time.Time) {
 	s.trouble, s.troubleAt = err.Outline(), now
@@ -79,7 +79,7 @@ func (s *service) inTurn(yield func(*key) bool) {
 	}
 }
 
-// applyBackoff pauses the upstream if its answer asked for a pause.
+// applyBackoff pauses the upstream if its response asked for a pause.
 func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 	if err == nil || err.Scope != upstream.ScopeUpstream || err.Final {
 		return

@@ -30,8 +30,8 @@ type Slot struct {
 // UpstreamKey returns the slot's key.
 func (s *Slot) UpstreamKey() UpstreamKey { return s.id }
 
-// Begun reports that the upstream has started a long answer. Calling it is optional. If the call is
-// a breaker's probe, other jobs do not have to wait until it ends.
+// Begun reports that the upstream has started a long response. Calling it is optional. If the call
+// is a breaker's probe, other jobs do not have to wait until it ends.
 func (s *Slot) Begun() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *Slot) countResend() {
 // The first report of an acquired slot concerns the job. Later reports, and all reports of a
 // resumed slot, concern a task that the key may already have, such as a create that is resent. They
 // apply the requested backoff, but do not count for the breaker. They reveal nothing about new
-// jobs, and a success must not hide that new jobs are refused. Polls are not reported, so a key
-// that is refused for a poll cools down only when the next job is refused.
+// jobs, and a success must not hide that new jobs are refused. Polls are not reported, so if the
+// upstream refuses a key in a poll, the key cools down only when the next job is refused.
 func (s *Slot) Report(by *Chooser, job Job, err *upstream.Error) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -108,7 +108,8 @@ func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) 
 	s.awaitBack(now)
 }
 
-// awaitBack schedules an update of the gauge of unusable keys for when this key is usable again.
+// awaitBack schedules an update of the gauge of unusable keys at the time when this key becomes
+// usable again.
 func (s *Slot) awaitBack(now time.Time) {
 	k := s.key
 	switch out := k.outUntil().Sub(now); {

@@ -15,7 +15,7 @@ func TestLoginAndLogout(t *testing.T) {
 	b.until("login", `document.activeElement.id === "key"`)
 	b.do(typed("#key", "gb_no-such-key"))
 	b.leads(chromedp.Click(chromedp.CSS("main button")))
-	b.shows("no operator's key")
+	b.shows("not a valid operator key")
 	b.fits("login")
 	b.do(typed("#key", opsKey))
 	b.leads(chromedp.Click(chromedp.CSS("main button")))
