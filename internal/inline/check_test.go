@@ -155,9 +155,9 @@ func (r reads) drain() (many, each int) {
 	return many, each
 }
 
-// TestALostNoticeOfACancelIsFound proves that the next check finds a cancel whose notification was
-// lost.
-func TestALostNoticeOfACancelIsFound(t *testing.T) {
+// TestALostNotificationOfACancelIsFound proves that the next check finds a cancel whose
+// notification was lost.
+func TestALostNotificationOfACancelIsFound(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
 	x := setupUnheard(t, brokertest.Single(t), up.URL, 20*time.Millisecond, nil)

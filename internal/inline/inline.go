@@ -121,9 +121,10 @@ func (l *limit) full(most int) bool { return l.calls.Load() >= int64(most) }
 
 func (l *limit) release() { l.calls.Add(-1) }
 
-// Notice handles a peer notification. If the notification reports that a chat was cancelled, Notice
-// stops that chat. It does not block. If a notification is lost, the next check detects the cancel.
-func (r *Runner) Notice(n joblog.Notice) {
+// HandlePeerNotification handles a peer notification. If the notification reports that a chat was
+// cancelled, it stops that chat. It does not block. If a notification is lost, the next check
+// detects the cancel.
+func (r *Runner) HandlePeerNotification(n joblog.Summary) {
 	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return
 	}

@@ -50,7 +50,7 @@ type bundle struct {
 func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Config)) *bundle {
 	t.Helper()
 	x := setupUnheard(t, b, url, never, change)
-	x.tasks.OnNotice(x.runner.Notice)
+	x.tasks.OnPeerNotification(x.runner.HandlePeerNotification)
 	return x
 }
 

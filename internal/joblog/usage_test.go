@@ -39,9 +39,9 @@ func usages(t testing.TB, b *broker.Broker, id string) (events []*genbusv1.Usage
 	}
 }
 
-// TestUsageIsSaidOnce proves that concurrent calls of Finish store one usage event, and that a
+// TestUsageIsPublishedOnce proves that concurrent calls of Finish store one usage event, and that a
 // later job with the ID of an erased one gets its own.
-func TestUsageIsSaidOnce(t *testing.T) {
+func TestUsageIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -193,9 +193,9 @@ func TestUnfinishedJobsAreReservedFor(t *testing.T) {
 	}
 }
 
-// TestTheLogHasRoomOnAFullDisk proves that refusable bodies leave the disk to the log, and that the
-// log knows its shortfall if other bodies use it up.
-func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
+// TestTheLogHasCapacityOnAFullDisk proves that refusable bodies leave the disk to the log, and that
+// the log knows its shortfall if other bodies use it up.
+func TestTheLogHasCapacityOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	b := brokertest.Open(t, broker.Options{
@@ -228,9 +228,9 @@ func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
 	finished(t, l, "video_1")
 }
 
-// TestEndsHaveRoomOnAFullDisk proves that a tenth of the log stays reserved for the ends of running
-// jobs even if the disk is much smaller than the log.
-func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
+// TestEndsHaveCapacityOnAFullDisk proves that a tenth of the log stays reserved for the ends of
+// running jobs even if the disk is much smaller than the log.
+func TestEndsHaveCapacityOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib, size = 1 << 20, 80 << 20
 	b := brokertest.Open(t, broker.Options{

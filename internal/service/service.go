@@ -320,7 +320,7 @@ func ignore(err, expected error) error {
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	s.stopping.Store(true)
-	s.parts.Index.Leave()
+	s.parts.Index.HandOver()
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // cannot fail: ctx never ends
 	s.api.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
@@ -345,7 +345,7 @@ func (s *Service) abort(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if s.parts != nil { // s.consumer is then set too
-		s.parts.Index.Leave()
+		s.parts.Index.HandOver()
 		err = s.consumer.Drain(grace)
 	}
 	if s.api != nil {

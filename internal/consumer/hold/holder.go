@@ -34,7 +34,8 @@ type Holder struct {
 	held *registry
 }
 
-// New returns a Holder that holds nothing. Peer notifications from the log must go to Notice.
+// New returns a Holder that holds nothing. Peer notifications from the log must go to
+// HandlePeerNotification.
 func New(fetching, working context.Context, o Options) *Holder {
 	return &Holder{Options: o, Life: &Life{Fetching: fetching, Working: working}, held: newRegistry()}
 }
@@ -67,8 +68,8 @@ func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
 // Held returns the number of held jobs.
 func (h *Holder) Held() int { return h.held.size() }
 
-// Notice handles a peer notification: the job rereads its log.
-func (h *Holder) Notice(n joblog.Notice) {
+// HandlePeerNotification handles a peer notification: the job rereads its log.
+func (h *Holder) HandlePeerNotification(n joblog.Summary) {
 	if j := h.held.get(n.Name.ID); j != nil {
 		j.Confirm()
 	}
