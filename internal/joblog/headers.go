@@ -75,7 +75,7 @@ func (h *Headers) Each(f func(Summary), caughtUp func(), trouble func(error)) (s
 // the batch gets no answer, summary accepts the message anyway. The disk has then failed, and no
 // decisions are based on lists.
 func (h *Headers) summary(m jetstream.Msg) (n Summary, remaining uint64) {
-	h.b.Settled(h.b.Names().Tasks(), m.Headers())
+	h.b.Synced(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()
 	if err != nil {
 		return n, 1 // not from the log

@@ -46,7 +46,7 @@ func (l *Log) Probe(ctx context.Context, n subject.JobName) (Entry, error) {
 	return e, err
 }
 
-// Some reads up to broker.MostSubjects jobs with one request. It omits jobs that are not in the
+// Some reads up to broker.MaxSubjects jobs with one request. It omits jobs that are not in the
 // answer. Any replica of the stream may answer, so an event may be outdated or already removed.
 func (l *Log) Some(ctx context.Context, names []subject.JobName) (map[subject.JobName]Entry, error) {
 	subjects := make([]string, len(names))

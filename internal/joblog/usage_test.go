@@ -214,7 +214,7 @@ func TestTheLogHasCapacityOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left, known := b.StoreLeft(); !known || left < 16*mib-64<<10 || stored < 40 {
+	if left, known := b.StoreRemaining(); !known || left < 16*mib-64<<10 || stored < 40 {
 		t.Errorf("%d bodies of 1 MiB are stored, and %d bytes are left", stored, left)
 	}
 	for i := range 12 { // replies are never refused
@@ -247,7 +247,7 @@ func TestEndsHaveCapacityOnAFullDisk(t *testing.T) {
 		}
 		l := newLog(t, b, "") // without older figures
 
-		left, known := b.StoreLeft()
+		left, known := b.StoreRemaining()
 		room, err := l.Capacity.Figures(t.Context())
 		if err != nil || !known {
 			t.Fatal(known, err)

@@ -189,7 +189,7 @@ func (s *Set[K, V]) sweep(ctx context.Context) {
 		case <-ticker.C:
 		case <-s.wake:
 		}
-		for batch := range slices.Chunk(s.due(), broker.MostSubjects) {
+		for batch := range slices.Chunk(s.due(), broker.MaxSubjects) {
 			err := s.read(ctx, func(ctx context.Context) error { return s.check(ctx, batch) })
 			switch {
 			case err == nil:
