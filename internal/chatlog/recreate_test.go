@@ -27,7 +27,7 @@ func (x *bundle) renew() {
 
 func TestExpiredTokenGivesTheCurrentState(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x := setup(t, brokertest.Single(t), chatlog.Options{EndWait: 10 * time.Millisecond})
 	x.queued()
 	x.started()
 	x.chunk(1, 0, 2)
@@ -62,7 +62,7 @@ func TestExpiredTokenGivesTheCurrentState(t *testing.T) {
 
 func TestStreamOfChunksIsGone(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x := setup(t, brokertest.Single(t), chatlog.Options{EndWait: 10 * time.Millisecond})
 	x.queued()
 	x.started()
 	x.chunk(1, 0, 2)

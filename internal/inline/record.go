@@ -102,7 +102,7 @@ func (c *record) waitLeft() time.Duration {
 }
 
 // mustWait reports whether add would wait for capacity for a block of n bytes.
-func (c *record) mustWait(n int) bool { return c != nil && !c.writer.TakesNow(n) && c.waitLeft() > 0 }
+func (c *record) mustWait(n int) bool { return c != nil && !c.writer.AcceptsNow(n) && c.waitLeft() > 0 }
 
 func (c *record) add(ctx context.Context, block []byte) {
 	if c == nil {

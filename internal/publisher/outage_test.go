@@ -179,7 +179,7 @@ func TestInlineIsBounded(t *testing.T) {
 		t.Errorf("flush gave %d, %v", count, err)
 	}
 	if !w.Add(block) {
-		t.Error("there is room again, and the block was given up")
+		t.Error("there is capacity again, and the block was given up")
 	}
 	if count, err := w.Flush(waitCtx); !errors.Is(err, publisher.ErrBlocksLost) || count != 11 {
 		t.Errorf("flush gave %d, %v", count, err)

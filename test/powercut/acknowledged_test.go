@@ -62,7 +62,7 @@ func (w *writing) follow(t *testing.T) (stop func() int) {
 	go func() {
 		n := 0
 		for m := range live {
-			if !w.b.Settled(names.Tasks(), m.Header) {
+			if !w.b.Synced(names.Tasks(), m.Header) {
 				continue
 			}
 			n++
