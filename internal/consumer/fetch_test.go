@@ -49,7 +49,7 @@ func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
 		if n := strings.Count(log.String(), line); n != outage+1 || n != strings.Count(log.String(), "\n") {
 			t.Errorf("in outage %d it is said %d times:\n%s", outage, n, log.String())
 		}
-		said.went()
+		said.succeeded()
 	}
 	said.failed(jetstream.ErrConsumerNotFound)
 	said.failed(jetstream.ErrConsumerNotFound)

@@ -41,9 +41,9 @@ func slotsOf(videos, chats int) func(*config.Config) {
 	}
 }
 
-// orphans returns a Settler, which ends jobs of unconfigured routes.
-func (r *replica) orphans() orphans.Settler {
-	return orphans.Settler{Log: r.log, Queue: r.Queue, DeadLetters: r.holder.DeadLetters, Logger: r.Logger}
+// orphans returns an Ender, which ends jobs of unconfigured routes.
+func (r *replica) orphans() orphans.Ender {
+	return orphans.Ender{Log: r.log, Queue: r.Queue, DeadLetters: r.holder.DeadLetters, Logger: r.Logger}
 }
 
 // failOrphans ends all jobs of a route and returns the totals. Like an operator, it retries while
@@ -84,7 +84,7 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 	without := newReplica(t, b, testConfig(t, up.url), func(o *parts.Options) { o.Metrics = m })
 	labels := map[string]string{"kind": "video", "route": "gone"}
 	reaches(t, m, 2, "genbus_orphaned_jobs", labels)
-	want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Waiting: 1, Oldest: item.GetAcceptedAt().AsTime()}
+	want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Backlog: 1, Oldest: item.GetAcceptedAt().AsTime()}
 	var found []queue.OrphanedRoute
 	var err error
 	defer func() { t.Logf("found %+v, %v", found, err) }()

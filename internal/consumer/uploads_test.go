@@ -28,7 +28,7 @@ func TestAnUploadGoesWithItsMessage(t *testing.T) {
 		return len(left) == 1 && left[0] == "upload-bad"
 	})
 	publish(t, b, subject.Video, "good", videoRequest("good", "sandbox-video", "a cat"))
-	r.eventually(t, "the inbox is empty", func() bool { return jobtest.InboxLeft(t, b) == 0 })
+	r.eventually(t, "the inbox is empty", func() bool { return jobtest.UnsettledRequests(t, b) == 0 })
 	if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetId() != refused || up.Sandbox.Stats().Creates != 1 {
 		t.Errorf("%d creates, letters %v", up.Sandbox.Stats().Creates, letters)
 	}

@@ -80,11 +80,11 @@ func (r *Runner) readBehind(ctx context.Context) (missing []*call, err error) {
 		for i, at := range behind {
 			changed[i] = batch[at]
 		}
-		gone, err := r.read(ctx, changed)
+		absent, err := r.read(ctx, changed)
 		if err != nil {
 			return nil, err
 		}
-		missing = append(missing, gone...)
+		missing = append(missing, absent...)
 	}
 	return missing, nil
 }

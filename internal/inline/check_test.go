@@ -99,7 +99,7 @@ func cutOff(t testing.TB, s *inline.Stream, up *scripted) {
 	t.Helper()
 	saw, err := read(s)
 	code(t, err, errcode.Cancelled)
-	<-up.gone
+	<-up.disconnected
 	if len(saw) != 1 {
 		t.Errorf("the caller got %d blocks", len(saw))
 	}

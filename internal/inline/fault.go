@@ -20,7 +20,7 @@ func (c *call) explain(err error) *errcode.Error {
 	case errors.Is(cause, errCancelled):
 		return errcode.New(errcode.Cancelled, "%w", errCancelled)
 	case cause != nil:
-		return errcode.New(errcode.CallerGone, "the upstream call was abandoned: %w", errGone)
+		return errcode.New(errcode.CallerGone, "the upstream call was abandoned: %w", errDisconnected)
 	default:
 		return passOn(err)
 	}

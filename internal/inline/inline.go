@@ -30,9 +30,9 @@ const maxRecordBytes = 64 << 20
 
 // Causes of a call's cancellation.
 var (
-	errShutdown  = errors.New("the service is shutting down")
-	errCancelled = errors.New("the chat was cancelled")
-	errGone      = errors.New("the caller disconnected")
+	errShutdown     = errors.New("the service is shutting down")
+	errCancelled    = errors.New("the chat was cancelled")
+	errDisconnected = errors.New("the caller disconnected")
 )
 
 // Options are the dependencies of a Runner. Tracing may be zero.

@@ -119,7 +119,7 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 	}
 	ready := k.keeper.ready() != nil
 	if key != "" && k.leases[key].Report(now, ready, k.fails(now, ready)) {
-		k.claims.Say(key)
+		k.claims.Announce(key)
 	}
 	k.keeper.report()
 	k.metrics.IndexKeepers(k.count(now))
@@ -149,7 +149,7 @@ func (k *keeping) take(now time.Time) string {
 	case k.from.IsZero():
 		k.from = now.Add(wait)
 		return ""
-	case now.Before(k.from), k.claims.Unheard(now) > 0:
+	case now.Before(k.from), k.claims.ListenRemaining(now) > 0:
 		return ""
 	}
 	key := vacant[rand.N(len(vacant))]
@@ -160,7 +160,7 @@ func (k *keeping) take(now time.Time) string {
 		k.claims.Release(key)
 		return ""
 	}
-	k.claims.Say(key)
+	k.claims.Announce(key)
 	return key
 }
 

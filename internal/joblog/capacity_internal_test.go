@@ -121,34 +121,34 @@ func TestHeldGrantsAreCounted(t *testing.T) {
 	const size, life = 1 << 20, 10 << 10
 	k, now := &tank{figures: Figures{Max: size}}, time.Unix(1, 0)
 	c := &reservations{read: k.read, now: func() time.Time { return now }}
-	fill := func() (inHand []Release) {
+	fill := func() (held []Release) {
 		for {
 			_, release, err := c.take(t.Context(), toAdmit, life)
-			if errors.Is(err, errNoCapacity) || len(inHand) > size/life {
-				return inHand
+			if errors.Is(err, errNoCapacity) || len(held) > size/life {
+				return held
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			inHand = append(inHand, release)
+			held = append(held, release)
 			now = now.Add(2 * countsFresh)
 		}
 	}
 	want := int(k.figures.AdmitLimit() / life)
-	inHand := fill()
-	if len(inHand) != want {
-		t.Errorf("%d jobs are in hand, and there is room for %d", len(inHand), want)
+	held := fill()
+	if len(held) != want {
+		t.Errorf("%d jobs are reserved, and there is capacity for %d", len(held), want)
 	}
-	for _, release := range inHand[:want/2] {
+	for _, release := range held[:want/2] {
 		k.figures.Reserved += life
 		release()
 	}
-	for _, release := range inHand[want/2:] { // these were never stored
+	for _, release := range held[want/2:] { // these were never stored
 		release()
 	}
 	now = now.Add(2 * countsFresh)
 	if again := fill(); len(again) != want-want/2 {
-		t.Errorf("%d jobs were admitted then, and there was room for %d", len(again), want-want/2)
+		t.Errorf("%d jobs were admitted then, and there was capacity for %d", len(again), want-want/2)
 	}
 }
 

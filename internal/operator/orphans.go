@@ -19,7 +19,7 @@ func (p *Routes) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, error)
 	out := make([]*genbusv1.OrphanedRoute, 0, len(found))
 	for _, r := range found {
 		out = append(out, &genbusv1.OrphanedRoute{
-			Kind: string(r.Kind), Name: r.Name, Ready: r.Ready, Waiting: r.Waiting, Oldest: timestamppb.New(r.Oldest),
+			Kind: string(r.Kind), Name: r.Name, Ready: r.Ready, Waiting: r.Backlog, Oldest: timestamppb.New(r.Oldest),
 		})
 	}
 	return out, err

@@ -39,7 +39,7 @@ type Routes struct {
 	Table   *routes.Table
 	Queue   *queue.Queue
 	Rates   *jobindex.Index
-	Settler orphans.Settler
+	Settler orphans.Ender
 	Audit   audit.Log
 }
 

@@ -213,8 +213,8 @@ func (c *Chat) noKey(err error, last *upstream.Error) error {
 		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " accepts a chat now; try again later",
 		RetryAfter: max(time.Until(busy.Until), time.Millisecond), Scope: upstream.ScopeUpstream, Err: err,
 	}
-	if busy.told != nil {
-		busy.told.describe(e, busy.Until)
+	if busy.pause != nil {
+		busy.pause.describe(e, busy.Until)
 	}
 	return e
 }

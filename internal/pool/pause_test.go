@@ -23,7 +23,7 @@ func quotes(status int) http.HandlerFunc {
 }
 
 // TestAPauseIsTheUpstreamsAndItsWordsAreNot proves that callers during a pause learn its source and
-// end, but nothing that the upstream said to another caller.
+// end, but nothing that the upstream returned to another caller.
 func TestAPauseIsTheUpstreamsAndItsWordsAreNot(t *testing.T) {
 	t.Parallel()
 	for way, run := range runs {

@@ -19,7 +19,7 @@ func FuzzHeard(f *testing.F) {
 	f.Add([]byte(`{"replica":"me","upstream":"a","wait":1,"next":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := New(config.Upstreams{"a": config.NewUpstream("http://a.invalid")}, Options{Metrics: telemetry.NewMetrics("v1")})
-		p.heard(data, "me")
+		p.handlePeerNotification(data, "me")
 		c := p.services["a"].creates
 		if most := maxTrialWait + maxTrialWait/10; c.wait < 0 || c.wait > maxTrialWait || time.Until(c.until) > most {
 			t.Errorf("a wait of %v until %v", c.wait, c.until)

@@ -161,7 +161,7 @@ func (s *Slot) count(jobs int) {
 		s.service.metrics.AddInHand(jobs)
 	}
 	if s.key != nil {
-		s.key.inHand += jobs
+		s.key.inUse += jobs
 		s.key.grant()
 	}
 }

@@ -146,7 +146,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	if d.needed(ctx, now) && d.route.lease.Take(now, true) {
 		d.busy, d.full, d.every = now, now, fastestRead
 		d.waiting, d.failed, d.unknown = time.Time{}, time.Time{}, unknownJobs{patience: unknownFor}
-		d.q.claims.Say(d.route.durable)
+		d.q.claims.Announce(d.route.durable)
 		d.logger.Info("started dispatching backlog", "kind", d.route.kind, "route", d.route.name)
 	}
 	if !d.route.lease.Held() {
@@ -174,7 +174,7 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 		r.added.Store(false)
 		return false
 	}
-	if left := d.q.claims.Unheard(now); left > 0 { // a dispatching replica may not have been heard from yet
+	if left := d.q.claims.ListenRemaining(now); left > 0 { // a dispatching replica may not have been heard from yet
 		d.every = left
 		return false
 	}
@@ -268,7 +268,7 @@ func (d *dispatcher) report(now time.Time) {
 	congested := now.Sub(d.full) < congestedFor || !d.waiting.IsZero() && now.Sub(d.waiting) >= congestedFor
 	failing := !d.failed.IsZero() && now.Sub(d.failed) >= failingAfter
 	if d.route.lease.Report(now, congested, failing) {
-		d.q.claims.Say(d.route.durable)
+		d.q.claims.Announce(d.route.durable)
 	}
 }
 

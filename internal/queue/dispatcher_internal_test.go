@@ -386,7 +386,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 // listen makes a replica hear the claims of others until the test ends.
 func listen(t testing.TB, q *Queue) {
 	t.Helper()
-	silence := q.claims.Unheard(time.Now())
+	silence := q.claims.ListenRemaining(time.Now())
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	go func() {
@@ -394,7 +394,7 @@ func listen(t testing.TB, q *Queue) {
 		q.Run(ctx, brokertest.Logger(t))
 	}()
 	t.Cleanup(func() { stop(); <-stopped })
-	for q.claims.Unheard(time.Now()) == silence {
+	for q.claims.ListenRemaining(time.Now()) == silence {
 		if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func upstreamStates(states []pool.UpstreamState) (out []*genbusv1.UpstreamState)
 		}
 		for _, k := range u.Keys {
 			state.Keys = append(state.Keys, &genbusv1.UpstreamKeyState{
-				Name: k.Name, InHand: uint64(k.InHand), MaxConcurrent: uint64(k.Most), Waiting: uint64(k.Queued),
+				Name: k.Name, InHand: uint64(k.InUse), MaxConcurrent: uint64(k.MaxInUse), Waiting: uint64(k.Queued),
 				PausedUntil: moment(k.PausedUntil), CooldownUntil: moment(k.CooldownUntil), HttpStatus: int32(k.Status),
 			})
 		}

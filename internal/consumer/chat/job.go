@@ -87,7 +87,7 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 // work runs the chat until it ends or this replica drops it, and then settles its message.
 func (j *job) work() {
 	defer j.stop(nil)
-	defer j.waiter.Leave()
+	defer j.waiter.Cancel()
 	outcome := j.run()
 	// A WaitError means that the log could not be read or written, or that no upstream accepts the
 	// chat now.

@@ -198,8 +198,8 @@ func Upload(t testing.TB, b *broker.Broker, word, model string) *genbusv1.VideoR
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 }
 
-// InboxLeft returns the number of unsettled inbox requests.
-func InboxLeft(t testing.TB, b *broker.Broker) uint64 {
+// UnsettledRequests returns the number of unsettled inbox requests.
+func UnsettledRequests(t testing.TB, b *broker.Broker) uint64 {
 	t.Helper()
 	s, err := b.Stream(t.Context(), b.Names().Requests())
 	if err != nil {

@@ -66,7 +66,7 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	inUse := func() int {
 		for _, u := range p.Routes.Upstreams() {
 			if u.Name == config.SandboxUpstream {
-				return u.Keys[0].InHand
+				return u.Keys[0].InUse
 			}
 		}
 		return -1
