@@ -113,7 +113,7 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 		}
 	}
 	if r.Kind == subject.Video && !r.Resolves {
-		if err := a.letters.Check(ctx, r.Tenant); err != nil {
+		if err := a.deadLetters.Check(ctx, r.Tenant); err != nil {
 			release()
 			return nil, err
 		}

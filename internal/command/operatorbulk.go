@@ -49,19 +49,19 @@ func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) 
 	})
 }
 
-// bulkLetters selects the dead letters of a bulk command.
-type bulkLetters struct {
-	letterFilter `embed:""`
-	bulkFlags    `embed:""`
-	All          bool `help:"All dead letters of all tenants, if no filter is set." name:"all"`
+// bulkDeadLetters selects the dead letters of a bulk command.
+type bulkDeadLetters struct {
+	deadLetterFilter `embed:""`
+	bulkFlags        `embed:""`
+	All              bool `help:"All dead letters of all tenants, if no filter is set." name:"all"`
 }
 
-func (c bulkLetters) filter() *genbusv1.DeadLetterFilter {
+func (c bulkDeadLetters) filter() *genbusv1.DeadLetterFilter {
 	return &genbusv1.DeadLetterFilter{Kind: c.Kind, Tenant: c.Tenant, Code: c.Code}
 }
 
 type bulkRedriveCommand struct {
-	bulkLetters `embed:""`
+	bulkDeadLetters `embed:""`
 }
 
 func (c bulkRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -71,7 +71,7 @@ func (c bulkRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer)
 }
 
 type bulkDropCommand struct {
-	bulkLetters `embed:""`
+	bulkDeadLetters `embed:""`
 }
 
 func (c bulkDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {

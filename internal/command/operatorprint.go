@@ -58,7 +58,7 @@ func (p printer) table(head string, rows []string) error {
 	return w.Flush()
 }
 
-func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
+func (p printer) deadLetters(m *genbusv1.ListDeadLettersResponse) error {
 	if p.json {
 		return p.asJSON(m)
 	}
@@ -68,7 +68,7 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 	var rows []string
 	for _, s := range m.GetLetters() {
 		l := s.GetLetter()
-		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), letterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
+		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), deadLetterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
 			l.GetId(), upstreamKey(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
 	}
 	if err := p.table("SEQUENCE\tTIME\tDEAD LETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
@@ -80,8 +80,8 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 	return nil
 }
 
-// letter prints a dead letter, with its request if body is set.
-func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
+// deadLetter prints a dead letter, with its request if body is set.
+func (p printer) deadLetter(s *genbusv1.StoredDeadLetter, body bool) error {
 	l := s.GetLetter()
 	if p.json {
 		if !body {
@@ -90,7 +90,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 		return p.asJSON(s)
 	}
 	rows := []string{
-		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
+		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", deadLetterOf(s)), cells("code", l.GetError().GetCode()),
 		cells("message", l.GetError().GetMessage()), cells("to do", remedy(l.GetError().GetCode())), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
 		cells("upstream", upstreamKey(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
 		cells("subject", l.GetSubject()), cells("request", requestSize(s)),
@@ -123,8 +123,8 @@ func remedy(code string) string {
 	return m.ForOperators()
 }
 
-// letterOf returns what a dead letter stands for, a job or a rejected request.
-func letterOf(s *genbusv1.StoredDeadLetter) string {
+// deadLetterOf returns what a dead letter stands for, a job or a rejected request.
+func deadLetterOf(s *genbusv1.StoredDeadLetter) string {
 	if s.GetRejected() {
 		return "rejected request"
 	}

@@ -137,7 +137,7 @@ func TestCountsOfOne(t *testing.T) {
 			Upstreams: []*genbusv1.UpstreamHealth{{Name: "up", Breaker: genbusv1.UpstreamState_BREAKER_OPEN, BreakersNotClosed: 1}},
 		}),
 		p.audit(&genbusv1.ListAuditRecordsResponse{Records: []*genbusv1.StoredAuditRecord{{Record: &genbusv1.AuditRecord{Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 1}}}}),
-		p.letter(&genbusv1.StoredDeadLetter{Letter: &genbusv1.DeadLetter{}, DataSize: 1}, false),
+		p.deadLetter(&genbusv1.StoredDeadLetter{Letter: &genbusv1.DeadLetter{}, DataSize: 1}, false),
 		p.jobDetails(&genbusv1.GetJobResponse{WorkItem: &genbusv1.WorkItemPlace{Held: &genbusv1.HeldJob{
 			PollsFailed: 1, LastPollErrorAt: timestamppb.Now(), LastPollError: "status 503", CallsFailed: 1, LastCallErrorAt: timestamppb.Now(), LastCallError: "it was not reached",
 		}}}),
@@ -169,9 +169,9 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestEachLetter checks that a failure does not stop the others, and that the first failure sets
-// the exit code.
-func TestEachLetter(t *testing.T) {
+// TestEachDeadLetter checks that a failure does not stop the others, and that the first failure
+// sets the exit code.
+func TestEachDeadLetter(t *testing.T) {
 	t.Parallel()
 	refusal := func(c codes.Code) error { return callError{s: status.New(c, c.String())} }
 	over, cancel := context.WithCancel(t.Context())
@@ -189,7 +189,7 @@ func TestEachLetter(t *testing.T) {
 		"over":   {over, map[uint64]error{2: refusal(codes.DeadlineExceeded)}, 2, ExitUnavailable, "dead letter 2: DeadlineExceeded\nnot tried: 3"},
 	} {
 		tried := 0
-		err := eachLetter(row.ctx, []uint64{1, 2, 3}, func(seq uint64) error {
+		err := eachDeadLetter(row.ctx, []uint64{1, 2, 3}, func(seq uint64) error {
 			tried++
 			return row.fails[seq]
 		})

@@ -28,7 +28,7 @@ func checkUnknown(t *testing.T, b *broker.Broker, end joblog.Entry) {
 	}
 	l := letters[0]
 	if l.GetError().GetCode() != "submission_outcome_unknown" || l.GetUpstream() != config.SandboxUpstream || l.GetAttempt() != 1 || l.GetId() != end.Job.GetId() {
-		t.Errorf("the letter is %v", l)
+		t.Errorf("the dead letter is %v", l)
 	}
 }
 

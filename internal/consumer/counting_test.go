@@ -156,7 +156,7 @@ func TestAStreamThatWillDropTooEarlySaysSo(t *testing.T) {
 		for stream, subj := range map[string]string{
 			b.Names().UsageStream(): b.Names().Usage(subject.Video, "acme", "v"),
 			b.Names().Chunks():      b.Names().Chunk("acme", "c"),
-			b.Names().Rejected():    b.Names().RejectedLetter(subject.Video, "acme", "0"),
+			b.Names().Rejected():    b.Names().RejectedDeadLetter(subject.Video, "acme", "0"),
 		} {
 			labels := map[string]string{"stream": stream}
 			count := func() float64 {

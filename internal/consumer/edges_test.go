@@ -145,7 +145,7 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	storeItem(t, b, "of-another-replica", videoID("taken"), 0)
 	publish(t, b, subject.Video, "taken", videoRequest("taken", "", "a cat"))
-	awaitLetters(t, b, 1)
+	awaitDeadLetters(t, b, 1)
 	refused := admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "taken"}
 	if err := r.intake(subject.Video).RecordRefusal(t.Context(), refused, videoID("taken"), errcode.New(errcode.InvalidRequest, "x")); err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 		t.Errorf("settled with %v", out)
 	}
 	if n := messages(t, b, b.Names().Rejected()); n != 1 {
-		t.Errorf("%d letters", n)
+		t.Errorf("%d dead letters", n)
 	}
 	if e, err := r.log.Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("the log has %v, %v", e.Job, err)

@@ -130,9 +130,9 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := deadletter.Letter(item, e.Job, errcode.New(errcode.Internal, "%s", dense(4<<10)))
+	letter := deadletter.FromJob(item, e.Job, errcode.New(errcode.Internal, "%s", dense(4<<10)))
 	if n := proto.Size(letter) - len(letter.GetData()); n > 15<<10 {
-		t.Errorf("a letter has %d bytes beside its body", n)
+		t.Errorf("a dead letter has %d bytes beside its body", n)
 	}
 	fillLog(t, b, 0.9)
 	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })

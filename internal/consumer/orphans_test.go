@@ -155,9 +155,9 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 	}
 }
 
-// TestUnfoundOrphanLeavesItsLetter proves that failing the jobs of an unconfigured route restores
-// the dead letter of a cancelled attached job.
-func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
+// TestUnfoundOrphanLeavesItsDeadLetter proves that failing the jobs of an unconfigured route
+// restores the dead letter of a cancelled attached job.
+func TestUnfoundOrphanLeavesItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
@@ -171,7 +171,7 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	r.failGone(t)
 	letters := deadLetters(t, b)
 	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "right" {
-		t.Errorf("the letters are %v", letters)
+		t.Errorf("the dead letters are %v", letters)
 	}
 }
 

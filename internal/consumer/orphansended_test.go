@@ -60,7 +60,7 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 	r.failGone(t)
 	end := last(follow(t, r.log, item.GetId()))
 	if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "log_lost" || len(letters) != 1 || len(up.all()) != 0 {
-		t.Errorf("ended %v; letters %v; sent %v", end.Job.GetError(), letters, up.all())
+		t.Errorf("ended %v; dead letters %v; sent %v", end.Job.GetError(), letters, up.all())
 	}
 	r.noItems(t, joblog.NameOf(item))
 }
@@ -117,7 +117,7 @@ func TestSubmittedOrphan(t *testing.T) {
 	end := last(follow(t, r.log, item.GetId()))
 	letters := deadLetters(t, b)
 	if end.Job.GetError().GetCode() != "upstream_removed" || len(letters) != 1 || letters[0].GetUpstreamTaskId() != "paid" {
-		t.Errorf("ended %v; letters %v", end.Job.GetError(), letters)
+		t.Errorf("ended %v; dead letters %v", end.Job.GetError(), letters)
 	}
 	doneOnce(t, b, end)
 }
@@ -138,7 +138,7 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 	end := last(follow(t, r.log, id))
 	letters := deadLetters(t, b)
 	if end.Job.GetError().GetCode() != string(errcode.Internal) || len(letters) != 1 || string(letters[0].GetData()) != "\xff\xff" {
-		t.Errorf("ended %v; letters %v", end.Job.GetError(), letters)
+		t.Errorf("ended %v; dead letters %v", end.Job.GetError(), letters)
 	}
 	r.noItems(t, end.Name())
 }

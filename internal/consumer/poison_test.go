@@ -127,7 +127,7 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 	if code := end.Job.GetError().GetCode(); code != "poisoned" {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
-	checkLetter(t, b, id, "poisoned", "sandbox")
+	checkDeadLetter(t, b, id, "poisoned", "sandbox")
 	doneOnce(t, b, end)
 }
 

@@ -44,14 +44,14 @@ func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint
 	case size <= rejectedSmall:
 		slot = strconv.FormatUint(seq%rejectedSlots, 10)
 	}
-	subj := d.Broker.Names().RejectedLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), slot)
+	subj := d.Broker.Names().RejectedDeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), slot)
 	for {
 		err := d.publish(ctx, letter, subj, fmt.Sprintf("inbox.%d.%d", stored.UnixNano(), seq))
 		if errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage) && d.evictOldest(ctx, subj, proto.Size(letter)) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("letter of request %d: %w", seq, err)
+			return fmt.Errorf("dead letter of request %d: %w", seq, err)
 		}
 		return nil
 	}

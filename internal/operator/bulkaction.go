@@ -34,9 +34,9 @@ const (
 
 // step is an idempotent action on one job or dead letter.
 type step struct {
-	// Either jobID or letter is set.
-	jobID  string
-	letter uint64
+	// Either jobID or deadLetter is set.
+	jobID      string
+	deadLetter uint64
 	// do reports whether it changed the job or dead letter.
 	do func(context.Context) (changed bool, err error)
 }
@@ -46,7 +46,7 @@ func (s step) about() slog.Attr {
 	if s.jobID != "" {
 		return slog.String(telemetry.KeyJobID, s.jobID)
 	}
-	return slog.Uint64(telemetry.KeySequence, s.letter)
+	return slog.Uint64(telemetry.KeySequence, s.deadLetter)
 }
 
 // work defines a bulk action.
@@ -266,7 +266,7 @@ func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code, err error) 
 		if coded, ok := errors.AsType[*errcode.Error](err); ok {
 			message = coded.Message
 		}
-		p.Failures = append(p.Failures, &genbusv1.BulkFailure{JobId: s.jobID, Letter: s.letter, Code: string(code), Message: message})
+		p.Failures = append(p.Failures, &genbusv1.BulkFailure{JobId: s.jobID, Letter: s.deadLetter, Code: string(code), Message: message})
 	}
 }
 

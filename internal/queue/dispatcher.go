@@ -378,9 +378,9 @@ func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error)
 	defer cancel()
 	backlog := d.route.backlog
 	if d.route.kind == subject.Video {
-		err := d.q.letters.Check(ctx, j.tenant)
+		err := d.q.deadLetters.Check(ctx, j.tenant)
 		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.jobs.toSubmit(ctx, j) {
-			backlog.passOver(j.turn, quota.LettersEvery)
+			backlog.passOver(j.turn, quota.DeadLettersEvery)
 			return later, nil
 		}
 	}

@@ -352,7 +352,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	d.fill(t.Context())
 	now := time.Now()
 	if n := r.backlog.tenants(); n != 1 || d.dispatched != 0 {
-		t.Fatalf("%d jobs of a tenant without room for letters are dispatched; %d tenants wait", d.dispatched, n)
+		t.Fatalf("%d jobs of a tenant without room for dead letters are dispatched; %d tenants wait", d.dispatched, n)
 	}
 	d.report(now)
 	<-hears.backlog.signal // it has heard the claim

@@ -29,7 +29,7 @@ func forging() (rows []attack) {
 			names.Task(subject.Video, tenant, id), names.Done(subject.Video, tenant, "failed", id), names.Chunk(tenant, id),
 			names.LiveTask(subject.Video, tenant, id), names.LiveChunk(tenant, id),
 			names.WorkItem(subject.Video, route, tenant, id+"2"), names.WaitItem(subject.Video, route, tenant, id+"2"),
-			names.DeadLetter(subject.Video, tenant, id), names.RejectedLetter(subject.Video, tenant, "0"), names.Usage(subject.Video, tenant, id),
+			names.DeadLetter(subject.Video, tenant, id), names.RejectedDeadLetter(subject.Video, tenant, "0"), names.Usage(subject.Video, tenant, id),
 			"genbus.copy." + tenant, "genbus.origin.CONSUMER.RESET.GENBUS_TASKS." + tenant, "$JS.FC.GENBUS_TASKS." + tenant + ".x",
 			"$O." + names.Bodies(tenant) + ".C.x", "$O." + names.Bodies(tenant) + ".M.x", names.Notice(subject.AnyWriter), names.Dispatch(), names.IndexKeepers(), names.Index("x"),
 		} {
@@ -99,7 +99,7 @@ func answers() (rows []attack) {
 		names.Task(subject.Video, victim, job), names.Task(subject.Video, attacker, "video_2"), names.Done(subject.Video, victim, "failed", job),
 		names.LiveTask(subject.Video, victim, job), names.LiveChunk(victim, job), names.Chunk(victim, job),
 		names.WorkItem(subject.Video, route, victim, job+"2"), names.WaitItem(subject.Video, route, victim, job+"2"),
-		names.DeadLetter(subject.Video, victim, job), names.RejectedLetter(subject.Video, victim, "0"), names.Usage(subject.Video, victim, job), names.Request(subject.Video, victim), names.Call(subject.Video, victim), "_INBOX." + victim, "_INBOX_" + victim + "-publisher.x",
+		names.DeadLetter(subject.Video, victim, job), names.RejectedDeadLetter(subject.Video, victim, "0"), names.Usage(subject.Video, victim, job), names.Request(subject.Video, victim), names.Call(subject.Video, victim), "_INBOX." + victim, "_INBOX_" + victim + "-publisher.x",
 		"$JS.API.STREAM.DELETE.GENBUS_TASKS", "$JS.API.STREAM.PURGE.GENBUS_WORK", "$JS.API.CONSUMER.MSG.NEXT.GENBUS_WORK.video-" + route,
 		"$JS.API.CONSUMER.DELETE.GENBUS_WORK.video-" + route,
 	}

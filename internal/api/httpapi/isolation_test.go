@@ -63,7 +63,7 @@ func makes(kind subject.Kind, path, body string, headers ...string) isolation {
 func forOperators(pattern string) isolation {
 	method, path, _ := strings.Cut(pattern, " ")
 	return isolation{operators: func(w *tenancy) call {
-		fill := strings.NewReplacer("{id}", w.Talk, "{sequence}", fmt.Sprint(w.letter), "{kind}", "video", "{name}", config.SandboxVideoRoute)
+		fill := strings.NewReplacer("{id}", w.Talk, "{sequence}", fmt.Sprint(w.deadLetter), "{kind}", "video", "{name}", config.SandboxVideoRoute)
 		return call{method: method, path: fill.Replace(path), body: "{}"}
 	}}
 }
@@ -155,7 +155,7 @@ func TestTenantsAreApartOnEveryPath(t *testing.T) {
 	t.Parallel()
 	w := newTenancy(t)
 	w.Durables()
-	w.letter = w.PutLetter(apitest.OrphanedLetter("acme"))
+	w.deadLetter = w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))
 	rows := isolations()
 	for _, pattern := range w.Handler.Patterns() {
 		if strings.Contains(pattern, " /genbus/v1/operator/") {

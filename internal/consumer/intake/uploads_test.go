@@ -119,7 +119,7 @@ func TestAMessageInTwoHands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info := cons.CachedInfo(); info.NumPending != 0 || info.NumAckPending != 0 || jobtest.UnsettledRequests(t, b) != 0 || len(jobtest.DeadLetters(t, b)) != 0 {
-		t.Errorf("%d and %d come again; letters: %v", info.NumPending, info.NumAckPending, jobtest.DeadLetters(t, b))
+		t.Errorf("%d and %d come again; dead letters: %v", info.NumPending, info.NumAckPending, jobtest.DeadLetters(t, b))
 	}
 }
 

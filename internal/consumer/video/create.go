@@ -99,7 +99,7 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 	t, id := s.task, s.task.held.Name().ID
 	a, attempt := routes.UpstreamKey(x), x.GetAttempt()
 	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
-	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
+	letter := deadletter.FromJob(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = attempt, a.Upstream, a.Key
 	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
 	// Each upstream task has been paid for, so each needs its own dead letter.

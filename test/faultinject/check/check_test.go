@@ -124,18 +124,18 @@ var breaks = []broke{
 		h.Chunks = append(h.Chunks, Chunk{Job: talk, Attempt: 1, Index: 1, Blocks: []string{block("x")}})
 	}},
 	{"a reply was replaced", []string{"stored"}, func(h *History) { h.ends(talk, func(e *Event) { e.Reply.Lost = "it has another digest" }) }},
-	{"a letter's request is gone", []string{"stored"}, func(h *History) { h.Letters = []Letter{{Job: film, Data: &Object{Lost: "not found"}}} }},
+	{"a dead letter's request is gone", []string{"stored"}, func(h *History) { h.DeadLetters = []DeadLetter{{Job: film, Data: &Object{Lost: "not found"}}} }},
 	{"an upload is gone", []string{"stored"}, func(h *History) {
-		h.Letters = []Letter{{Job: film, Code: "input_lost", Upload: &Object{Lost: "not found"}}}
+		h.DeadLetters = []DeadLetter{{Job: film, Code: "input_lost", Upload: &Object{Lost: "not found"}}}
 	}},
 	{"a torn upload was taken", []string{"stored"}, func(h *History) {
-		h.Letters = []Letter{{Job: film, Code: "poisoned", Upload: &Object{Lost: "corrupt", Torn: true}}}
+		h.DeadLetters = []DeadLetter{{Job: film, Code: "poisoned", Upload: &Object{Lost: "corrupt", Torn: true}}}
 	}},
 	{"a chunk's block is gone", []string{"stored"}, func(h *History) { h.Chunks[0].Block = &Object{Lost: "not found"} }},
 	{"a copy of another file", []string{"same-file"}, func(h *History) { h.log(film, 5).Files = []Object{{Sum: "c1"}, {Sum: "c9"}} }},
 	{"the upstream is sent another request", []string{"request-body"}, func(h *History) { h.Posts[0].Input = "~other~" }},
-	{"a letter keeps another request", []string{"request-body"}, func(h *History) {
-		h.Letters = []Letter{{Job: film, Marker: "m1", Input: "~other~"}}
+	{"a dead letter keeps another request", []string{"request-body"}, func(h *History) {
+		h.DeadLetters = []DeadLetter{{Job: film, Marker: "m1", Input: "~other~"}}
 	}},
 	{"no usage", []string{"usage"}, func(h *History) { h.Usage = h.Usage[1:] }},
 	{"usage twice", []string{"usage"}, func(h *History) { h.Usage = append(h.Usage, film) }},
@@ -303,7 +303,7 @@ var faultExcuses = []excuse{
 	}},
 	{"an inbox message that became a dead letter", func(h *History) {
 		h.Told = append(h.Told, Told{Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
-		h.Letters = append(h.Letters, Letter{Code: "invalid_request", Marker: "m9"})
+		h.DeadLetters = append(h.DeadLetters, DeadLetter{Code: "invalid_request", Marker: "m9"})
 	}},
 	{"an inbox message that was deleted", func(h *History) {
 		h.Told = append(h.Told, Told{Asked: s(3), Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
@@ -316,7 +316,7 @@ var faultExcuses = []excuse{
 	{"a replica whose clock was ahead", func(h *History) { h.wrongClock(film, 49*time.Hour) }},
 	{"a replica whose clock was behind", func(h *History) { h.wrongClock(film, -20*time.Second) }},
 	{"a torn upload was refused", func(h *History) {
-		h.Letters = []Letter{{Job: "video_z", Code: "input_lost", Upload: &Object{Lost: "corrupt", Torn: true}}}
+		h.DeadLetters = []DeadLetter{{Job: "video_z", Code: "input_lost", Upload: &Object{Lost: "corrupt", Torn: true}}}
 	}},
 	{"nobody knows whether it was accepted", func(h *History) {
 		h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))

@@ -23,8 +23,8 @@ type Counts struct {
 	Takeovers int `json:"takeovers"`
 	// Unknown counts the unknown outcomes by explanation.
 	Unknown map[string]int `json:"unknown"`
-	// Letters counts the dead letters by code.
-	Letters map[string]int `json:"letters"`
+	// DeadLetters counts the dead letters by code.
+	DeadLetters map[string]int `json:"letters"`
 	// Asked counts the clients' requests by operation. Errors counts the failed ones by error.
 	Asked  map[string]int `json:"asked"`
 	Errors map[string]int `json:"errors"`
@@ -63,7 +63,7 @@ type Trouble struct {
 func count(f *facts) Counts {
 	c := Counts{
 		Jobs: map[string]map[string]int{}, Inline: map[string]int{}, Posts: map[string]map[string]int{}, Paid: len(f.Paid),
-		Accepted: map[string]int{}, Stormy: map[string]int{}, Unknown: map[string]int{}, Letters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
+		Accepted: map[string]int{}, Stormy: map[string]int{}, Unknown: map[string]int{}, DeadLetters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
 		Unlisted: map[string]int{},
 	}
 	c.jobs(f)
@@ -74,8 +74,8 @@ func count(f *facts) Counts {
 		}
 		add(c.Posts, op, p.Fault)
 	}
-	for _, l := range f.Letters {
-		c.Letters[l.Code]++
+	for _, l := range f.DeadLetters {
+		c.DeadLetters[l.Code]++
 	}
 	for _, w := range f.Followed {
 		c.Followers++

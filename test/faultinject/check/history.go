@@ -20,9 +20,9 @@ type History struct {
 	// Events is the task log and FeedCopies is the feed of finished jobs, both in stream order.
 	Events     []Event `json:"events"`
 	FeedCopies []Event `json:"feed_copies"`
-	// Letters holds the dead letters. Chunks holds the chunks that are still stored.
-	Letters []Letter `json:"letters"`
-	Chunks  []Chunk  `json:"chunks"`
+	// DeadLetters holds the dead letters. Chunks holds the chunks that are still stored.
+	DeadLetters []DeadLetter `json:"letters"`
+	Chunks      []Chunk      `json:"chunks"`
 	// Unreadable describes the stored messages that could not be read.
 	Unreadable []string `json:"unreadable,omitempty"`
 	// Posts holds the POSTs on the wire at the upstreams in order of arrival. Paid holds the video
@@ -239,8 +239,8 @@ type Object struct {
 	Torn bool `json:"torn,omitzero"`
 }
 
-// Letter is a dead letter.
-type Letter struct {
+// DeadLetter is a dead letter.
+type DeadLetter struct {
 	Seq        uint64 `json:"seq"`
 	Job        string `json:"job,omitzero"`
 	Code       string `json:"code"`

@@ -11,23 +11,23 @@ import (
 // facts is a history, indexed by job.
 type facts struct {
 	*History
-	ids        []string // jobs known from the log or from a client, sorted
-	logs       map[string][]Event
-	feedCopies map[string][]Event
-	posts      map[string][]Post
-	letters    map[string][]Letter
-	chunks     map[string][]Chunk
-	accepted   map[string]Told // first acceptance received by a client
-	told       map[string][]Told
-	paid       map[string]Post // by upstream ID
-	writers    writers
+	ids         []string // jobs known from the log or from a client, sorted
+	logs        map[string][]Event
+	feedCopies  map[string][]Event
+	posts       map[string][]Post
+	deadLetters map[string][]DeadLetter
+	chunks      map[string][]Chunk
+	accepted    map[string]Told // first acceptance received by a client
+	told        map[string][]Told
+	paid        map[string]Post // by upstream ID
+	writers     writers
 }
 
 func index(h *History) *facts {
 	f := &facts{
 		History: h,
 		logs:    h.righted(group(h.Events, func(e Event) string { return e.Job })), feedCopies: group(h.FeedCopies, func(e Event) string { return e.Job }),
-		posts: group(h.Posts, func(p Post) string { return p.Key }), letters: group(h.Letters, func(l Letter) string { return l.Job }),
+		posts: group(h.Posts, func(p Post) string { return p.Key }), deadLetters: group(h.DeadLetters, func(l DeadLetter) string { return l.Job }),
 		chunks: group(h.Chunks, func(c Chunk) string { return c.Job }), told: group(h.Told, func(t Told) string { return t.Job }),
 		accepted: map[string]Told{}, paid: map[string]Post{},
 	}

@@ -5,7 +5,7 @@ func readable(f *facts, broken report) (looked int) {
 	for _, why := range f.Unreadable {
 		broken("", "%s", why)
 	}
-	return len(f.Events) + len(f.FeedCopies) + len(f.Letters) + len(f.Chunks) + len(f.Unreadable)
+	return len(f.Events) + len(f.FeedCopies) + len(f.DeadLetters) + len(f.Chunks) + len(f.Unreadable)
 }
 
 // oneEnd checks that every accepted job has a log and that no job has two ends. The rule deadline

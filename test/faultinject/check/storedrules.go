@@ -25,7 +25,7 @@ func objects(f *facts, broken report) (looked int) {
 			look(id, "its terminal event", &file)
 		}
 	}
-	for _, l := range f.Letters {
+	for _, l := range f.DeadLetters {
 		look(l.Job, "the dead letter "+l.Code, l.Data)
 		// If a node is unavailable, the NATS client may send a chunk again after later ones and
 		// thus tear a publisher's upload. Refusing a torn upload is correct.
@@ -75,7 +75,7 @@ func requestBody(f *facts, broken report) (looked int) {
 			broken(p.Key, "POSTed at %s with %s, and the clients sent %q", clock(p.Time), p.Input, asked[p.Marker])
 		}
 	}
-	for _, l := range f.Letters {
+	for _, l := range f.DeadLetters {
 		if l.Input == "" || l.Marker == "" || len(asked[l.Marker]) == 0 {
 			continue
 		}

@@ -36,7 +36,7 @@ func Unadmitted(h *History) int { return len(index(h).unadmitted()) }
 
 func (f *facts) unadmitted() []Told {
 	jobs := f.jobsOf()
-	letters := group(f.Letters, func(l Letter) string { return l.Marker })
+	letters := group(f.DeadLetters, func(l DeadLetter) string { return l.Marker })
 	var out []Told
 	for _, t := range f.Told {
 		if t.stored() && len(jobs[t.Marker]) == 0 && len(letters[t.Marker]) == 0 && !f.lost(LosesRequests, t.Asked) {
