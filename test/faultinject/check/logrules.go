@@ -13,7 +13,7 @@ func readable(f *facts, broken report) (looked int) {
 func oneEnd(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.accepted) {
 		if t := f.accepted[id]; len(f.logs[id]) == 0 {
-			broken(id, "accepted at %s (%s), and has no event", clock(t.Time), t.Way)
+			broken(id, "accepted at %s (%s), and has no event", clock(t.Time), t.Ingress)
 		}
 	}
 	for _, id := range sortedBy(f.logs) {

@@ -203,10 +203,10 @@ func (h *History) killed() {
 func (h *History) cancel() {
 	h.fail(film, "cancelled")
 	h.ends(film, func(e *Event) { e.Status, e.Phase = "cancelled", "cancelled" })
-	h.Told = append(h.Told, Told{Asked: s(3.5), Time: s(3.6), Client: "c9", Op: OpCancel, Job: film})
-	for i := range h.Told {
-		if h.Told[i].Status == "failed" {
-			h.Told[i].Status = "cancelled"
+	h.Calls = append(h.Calls, Call{Asked: s(3.5), Time: s(3.6), Client: "c9", Op: OpCancel, Job: film})
+	for i := range h.Calls {
+		if h.Calls[i].Status == "failed" {
+			h.Calls[i].Status = "cancelled"
 		}
 	}
 	items := h.Followed[0].Items

@@ -30,7 +30,7 @@ func paidRecorded(f *facts, broken report) (looked int) {
 		if end, _ := f.end(paid.Key); end.Code != codeUnknown && !f.keptDeadLetter(end) {
 			broken(paid.Key, "the upstream has %s (%q), which is recorded nowhere, and the job ended %q", paid.ID, post.Fault, endOf(end))
 		}
-		if post.Answered && !f.forgotten(post) {
+		if post.Answered && !f.answerUnrecorded(post) {
 			broken(paid.Key, "the upstream answered %s at %s, and neither the log nor an orphaned submission has it", paid.ID, clock(post.Ended))
 		}
 	}
@@ -45,10 +45,10 @@ func (f *facts) keptDeadLetter(end Event) bool {
 	return end.Status == "cancelled" && (lost || slices.ContainsFunc(f.deadLetters[end.Job], func(l DeadLetter) bool { return l.Code == codeUnknown }))
 }
 
-// forgotten reports whether the answer to a POST came too late for its sender, or whether the
-// sender was killed before recording the answer. While the broker is unavailable, the sender cannot
-// record an answer.
-func (f *facts) forgotten(p Post) bool {
+// answerUnrecorded reports whether the answer to a POST came too late for its sender, or whether
+// the sender was killed before recording the answer. While the broker is unavailable, the sender
+// cannot record an answer.
+func (f *facts) answerUnrecorded(p Post) bool {
 	e, ok := f.submission(p)
 	if !ok {
 		return false

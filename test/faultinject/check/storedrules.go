@@ -61,7 +61,7 @@ func sameFile(f *facts, broken report) (looked int) {
 // bodies by marker. A different body sent with the same key has a different marker.
 func requestBody(f *facts, broken report) (looked int) {
 	asked := map[string][]string{} // long words sent, by marker
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		if t.Marker != "" && !slices.Contains(asked[t.Marker], t.Input) {
 			asked[t.Marker] = append(asked[t.Marker], t.Input)
 		}
