@@ -44,7 +44,7 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetRecords()) == 0 {
-		return p.say(m, "no records")
+		return p.message(m, "no records")
 	}
 	var rows []string
 	for _, s := range m.GetRecords() {
@@ -55,7 +55,7 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
-		return p.say(m, "More exist; see --limit.")
+		return p.message(m, "More exist; see --limit.")
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (c deadDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 			if err != nil {
 				return answered(err)
 			}
-			return call.say(answer, "dead letter %d removed", seq)
+			return call.message(answer, "dead letter %d removed", seq)
 		})
 	})
 }
@@ -164,6 +164,6 @@ func (c lookUpCommand) Run(ctx context.Context, o *Operator, out io.Writer) erro
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "dead letter %d: %s", c.Sequence, task.LookUpText(answer.GetLookUp()))
+		return call.message(answer, "dead letter %d: %s", c.Sequence, task.LookUpText(answer.GetLookUp()))
 	})
 }

@@ -35,8 +35,8 @@ func (p printer) asJSON(m proto.Message) error {
 	return err
 }
 
-// say prints a sentence, or the message as JSON.
-func (p printer) say(m proto.Message, format string, args ...any) error {
+// message prints a sentence, or the message as JSON.
+func (p printer) message(m proto.Message, format string, args ...any) error {
 	if p.json {
 		return p.asJSON(m)
 	}
@@ -45,7 +45,7 @@ func (p printer) say(m proto.Message, format string, args ...any) error {
 }
 
 func (p printer) job(m proto.Message, seq uint64, id string, status genbusv1.JobStatus) error {
-	return p.say(m, "dead letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
+	return p.message(m, "dead letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
 }
 
 // table prints rows of tab-separated cells below a heading.
@@ -63,7 +63,7 @@ func (p printer) deadLetters(m *genbusv1.ListDeadLettersResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetLetters()) == 0 {
-		return p.say(m, "no dead letters")
+		return p.message(m, "no dead letters")
 	}
 	var rows []string
 	for _, s := range m.GetLetters() {
@@ -75,7 +75,7 @@ func (p printer) deadLetters(m *genbusv1.ListDeadLettersResponse) error {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
-		return p.say(m, "More exist; see --limit.")
+		return p.message(m, "More exist; see --limit.")
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetRoutes()) == 0 {
-		return p.say(m, "no jobs of unconfigured routes")
+		return p.message(m, "no jobs of unconfigured routes")
 	}
 	var rows []string
 	for _, r := range m.GetRoutes() {
@@ -236,7 +236,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 	return p.table("KIND\tROUTE\tREADY OR HELD\tBACKLOG\tOLDEST", rows)
 }
 
-func (p printer) settled(m *genbusv1.OrphansSettled) error {
+func (p printer) orphansFailed(m *genbusv1.OrphansSettled) error {
 	if p.json {
 		return p.asJSON(m)
 	}
@@ -253,5 +253,5 @@ func (p printer) settled(m *genbusv1.OrphansSettled) error {
 	if m.GetRemoved() > 0 {
 		removed = ", " + plural.Count(m.GetRemoved(), "work item") + " removed that no job needed"
 	}
-	return p.say(m, "%s ended%s, %s left", plural.Count(m.GetEnded(), "job"), removed, plural.Count(len(m.GetLeft()), "job"))
+	return p.message(m, "%s ended%s, %s left", plural.Count(m.GetEnded(), "job"), removed, plural.Count(len(m.GetLeft()), "job"))
 }

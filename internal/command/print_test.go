@@ -119,7 +119,7 @@ func TestOrphansSettled(t *testing.T) {
 		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "1 job ended, 1 job left\n", ExitNotPossible},
 	} {
 		var out strings.Builder
-		err := orphansFailCommand{Kind: "video", Name: "gone"}.settled(row.sum, printer{out: &out})
+		err := orphansFailCommand{Kind: "video", Name: "gone"}.finish(row.sum, printer{out: &out})
 		if (err == nil) != (row.code == 0) || err != nil && ExitCode(err) != row.code || !strings.HasSuffix(out.String(), row.said) {
 			t.Errorf("%s: %v, printed\n%s", name, err, out.String())
 		}
@@ -155,7 +155,7 @@ func TestCountsOfOne(t *testing.T) {
 			t.Errorf("%s is not in\n%s", row, out.String())
 		}
 	}
-	err = orphansFailCommand{Kind: "video", Name: "gone"}.settled(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
+	err = orphansFailCommand{Kind: "video", Name: "gone"}.finish(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
 	if err == nil || err.Error() != "1 job of video route gone was left" {
 		t.Error(err)
 	}

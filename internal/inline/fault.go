@@ -31,7 +31,7 @@ func (c *call) explain(err error) *errcode.Error {
 func passOn(err error) *errcode.Error {
 	f := *routes.Fault(err)
 	up, ok := errors.AsType[*upstream.Error](err)
-	if !ok || !up.Said || up.HTTPStatus < 400 || up.HTTPStatus > 499 {
+	if !ok || !up.Reported || up.HTTPStatus < 400 || up.HTTPStatus > 499 {
 		return &f
 	}
 	switch up.HTTPStatus {

@@ -72,7 +72,7 @@ type Runner struct {
 func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
-		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{most: cmp.Or(o.maxBacklog, maxBacklog)}, writes: &semaphore{free: maxWrites}, tracer: newTracer(o.Tracing.Provider),
+		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{limit: cmp.Or(o.maxBacklog, maxBacklog)}, writes: &semaphore{free: maxWrites}, tracer: newTracer(o.Tracing.Provider),
 		calls: map[string]*call{}, records: map[*record]struct{}{},
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}
@@ -109,15 +109,15 @@ type limit struct {
 	metrics *telemetry.RouteMetrics
 }
 
-func (l *limit) acquire(most int) bool {
-	if l.calls.Add(1) <= int64(most) {
+func (l *limit) acquire(maxCalls int) bool {
+	if l.calls.Add(1) <= int64(maxCalls) {
 		return true
 	}
 	l.calls.Add(-1)
 	return false
 }
 
-func (l *limit) full(most int) bool { return l.calls.Load() >= int64(most) }
+func (l *limit) full(maxCalls int) bool { return l.calls.Load() >= int64(maxCalls) }
 
 func (l *limit) release() { l.calls.Add(-1) }
 

@@ -48,7 +48,7 @@ func (t *notifier) subscribe() (stop func(), err error) {
 		}
 	}
 	for _, to := range []string{t.writer, subject.AnyWriter} {
-		s, err := t.b.Conn().Subscribe(t.b.Names().Notice(to), t.handlePeerNotification)
+		s, err := t.b.Conn().Subscribe(t.b.Names().PeerNotification(to), t.handlePeerNotification)
 		if err != nil {
 			stop()
 			return nil, fmt.Errorf("subscribe to peer notifications: %w", err)
@@ -83,7 +83,7 @@ func (t *notifier) notify(before string, e task.Event) {
 	case before == t.writer:
 		return
 	}
-	m := nats.NewMsg(t.b.Names().Notice(before))
+	m := nats.NewMsg(t.b.Names().PeerNotification(before))
 	m.Data = []byte(t.b.Names().Task(n.Name.Kind, n.Name.Tenant, n.Name.ID))
 	m.Header[subject.HeaderStatus] = []string{n.Status}
 	m.Header[subject.HeaderWriter] = []string{n.Writer}

@@ -27,10 +27,10 @@ const (
 	maxTasks = 1000
 	// maxNamedTasks bounds the number of wrong list entries that an error names.
 	maxNamedTasks = 10
-	// settled is the margin by which the index must be past as_of before jobs are listed. It is
+	// indexMargin is the margin by which the index must be past as_of before jobs are listed. It is
 	// needed because a job's first event is stored some time after the job's acceptance, and
 	// because the clocks of replicas differ.
-	settled = 2 * time.Second
+	indexMargin = 2 * time.Second
 	// indexWait bounds the wait for the index, and indexPoll is the interval between checks.
 	indexWait = 15 * time.Second
 	indexPoll = 200 * time.Millisecond
@@ -266,7 +266,7 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 		if page, err = b.Jobs.Search(ctx, f); err != nil {
 			return nil, "", err
 		}
-		if !page.GetAsOf().AsTime().Before(until.Add(settled)) {
+		if !page.GetAsOf().AsTime().Before(until.Add(indexMargin)) {
 			break
 		}
 		if time.Since(begin) > indexWait {

@@ -41,7 +41,7 @@ func (p *Routes) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest
 	if err := p.unserved(ctx, kind, name); err != nil {
 		return nil, err
 	}
-	settled, err := p.Settler.Fail(ctx, kind, name, m.GetPageToken())
+	settled, err := p.Ender.Fail(ctx, kind, name, m.GetPageToken())
 	if errors.Is(err, queue.ErrPageToken) {
 		return nil, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 	}

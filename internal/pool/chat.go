@@ -231,7 +231,7 @@ func notBegun(err *upstream.Error) bool {
 	if !err.Written {
 		return true
 	}
-	if !err.Said {
+	if !err.Reported {
 		return false
 	}
 	switch status := err.HTTPStatus; status {

@@ -94,8 +94,8 @@ func NewBudget(bytes int) *Budget {
 	return b
 }
 
-// Take reserves n bytes and reports whether they were available.
-func (b *Budget) Take(n int) bool {
+// Reserve reserves n bytes and reports whether they were available.
+func (b *Budget) Reserve(n int) bool {
 	if b == nil || b.remaining.Add(-int64(n)) >= 0 {
 		return true
 	}
@@ -103,8 +103,8 @@ func (b *Budget) Take(n int) bool {
 	return false
 }
 
-// Give returns n bytes.
-func (b *Budget) Give(n int) {
+// Release returns n bytes.
+func (b *Budget) Release(n int) {
 	if b != nil {
 		b.remaining.Add(int64(n))
 	}

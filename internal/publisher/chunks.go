@@ -174,7 +174,7 @@ func (w *ChunkWriter) add(block []byte) bool {
 func (w *ChunkWriter) fits(n int) bool { return w.held == 0 || w.held+n <= w.limit }
 
 func (w *ChunkWriter) reserve(n int) bool {
-	if !w.fits(n) || !w.budget.Take(n) {
+	if !w.fits(n) || !w.budget.Reserve(n) {
 		return false
 	}
 	w.held += n
@@ -289,7 +289,7 @@ func (w *ChunkWriter) take() (work blocks, ok bool) {
 }
 
 func (w *ChunkWriter) finish(batch blocks, stored bool) {
-	w.budget.Give(batch.size())
+	w.budget.Release(batch.size())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held -= batch.size()

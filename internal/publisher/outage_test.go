@@ -196,7 +196,7 @@ func TestInlineIsBounded(t *testing.T) {
 	if n := counter(t, metrics, "genbus_inline_events_dropped_total"); n != 7 {
 		t.Errorf("%v dropped", n)
 	}
-	if !budget.Take(300 << 10) {
+	if !budget.Reserve(300 << 10) {
 		t.Error("the budget was not given back")
 	}
 }

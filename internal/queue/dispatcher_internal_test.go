@@ -49,7 +49,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(*backlog){
 		"all":        func(l *backlog) { l.roundRobin = newRoundRobin() },
-		"one tenant": func(l *backlog) { l.roundRobin.forget("other", math.MaxUint64) },
+		"one tenant": func(l *backlog) { l.roundRobin.remove("other", math.MaxUint64) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +100,7 @@ func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	b := brokertest.Single(t)
 	d := heardEarly(t, b)
 	defer d.index.ending.Wait()
-	defer d.index.forget()
+	defer d.index.clear()
 	for range 2 * maxDispatches {
 		stored, err := b.Publish(t.Context(), nats.NewMsg(b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", "video_1")))
 		if err != nil {
@@ -122,7 +122,7 @@ func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	var dispatches sync.WaitGroup
 	for _, next := range batch {
 		dispatches.Go(func() {
-			if v, err := d.dispatch(t.Context(), candidate{turn: next}); v != gone || err != nil {
+			if v, err := d.dispatch(t.Context(), candidate{turn: next}); v != obsolete || err != nil {
 				t.Errorf("%v, %v", v, err)
 			}
 		})
@@ -293,7 +293,7 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
 	d := &dispatcher{q: q, route: r, jobs: jobDispatcher{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
 	defer d.index.ending.Wait()
-	defer d.index.forget()
+	defer d.index.clear()
 	begin := func() {
 		t.Helper()
 		if ok, err := d.index.begin(t.Context(), time.Now()); err != nil || !ok {
@@ -355,7 +355,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 		t.Fatalf("%d jobs of a tenant without room for dead letters are dispatched; %d tenants wait", d.dispatched, n)
 	}
 	d.report(now)
-	<-hears.backlog.signal // it has heard the claim
+	<-hears.backlog.signal // it has received the claim
 	for _, row := range []struct {
 		replica               *Queue
 		tenant, retryOf, want string

@@ -127,31 +127,31 @@ func (l *DeadLetterQuota) Check(ctx context.Context, tenant string) error {
 	return l.check(ctx, tenant, false)
 }
 
-// check is like Check, but the caller holds mu. anew forces a new count of the tenant's dead
+// check is like Check, but the caller holds mu. recount forces a new count of the tenant's dead
 // letters. check releases mu while it waits, but not after its decision.
-func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) error {
-	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
-	all, err := l.count(ctx, "", most, false)
+func (l *DeadLetterQuota) check(ctx context.Context, tenant string, recount bool) error {
+	limit := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
+	all, err := l.count(ctx, "", limit, false)
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
-	if limit := l.limit(all.size.MaxBytes); all.size.Bytes >= limit {
+	if maxBytes := l.limit(all.size.MaxBytes); all.size.Bytes >= maxBytes {
 		return errcode.New(errcode.DeadLettersFull, "the dead-letter stream has used %d bytes, and genbus submits nothing new from %d on; "+
-			"an operator must resolve dead letters (operator dead list) or raise nats.streams.dead.max_bytes", all.size.Bytes, limit).WithRetryAfter(deadLettersRetry)
+			"an operator must resolve dead letters (operator dead list) or raise nats.streams.dead.max_bytes", all.size.Bytes, maxBytes).WithRetryAfter(deadLettersRetry)
 	}
-	if most == 0 || all.sum() < most {
+	if limit == 0 || all.sum() < limit {
 		return nil
 	}
-	own, err := l.count(ctx, tenant, most, anew)
+	own, err := l.count(ctx, tenant, limit, recount)
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
-	if own.sum() < most {
+	if own.sum() < limit {
 		return nil
 	}
 	full := errcode.New(errcode.DeadLettersFull, "the tenant has %d of at most %d dead letters (max_dead_letters), so genbus submits none of its videos; "+
-		"an operator must resolve them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(deadLettersRetry)
-	if own.size.Count >= most && own.err == nil && time.Since(own.at) <= DeadLettersEvery {
+		"an operator must resolve them (operator dead list --tenant %s)", own.sum(), limit, tenant).WithRetryAfter(deadLettersRetry)
+	if own.size.Count >= limit && own.err == nil && time.Since(own.at) <= DeadLettersEvery {
 		full.Err = ErrTenantBound
 	}
 	return full
@@ -160,13 +160,13 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) e
 // count returns the count of a tenant or of all tenants, and reads it again if it is too old.
 // Callers share one read, but each stops waiting when its own ctx ends. While JetStream does not
 // answer, the last result applies. The caller holds mu, which is released while waiting.
-func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64, anew bool) (*deadLetterCount, error) {
+func (l *DeadLetterQuota) count(ctx context.Context, tenant string, limit uint64, recount bool) (*deadLetterCount, error) {
 	c, every := l.of(tenant), DeadLettersEvery
 	switch {
-	case anew:
+	case recount:
 		every = 0
 	case tenant != "":
-		every = c.every(most)
+		every = c.every(limit)
 	}
 	if !c.recent(every) {
 		if c.reading == nil {
@@ -203,7 +203,7 @@ func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *deadLet
 		c.at, c.size = c.tried, size
 		c.ended -= ended
 	}
-	l.forgetOld()
+	l.removeIdle()
 }
 
 // recent reports whether a count can still be used. every is how long it is valid.
@@ -214,19 +214,19 @@ func (c *deadLetterCount) recent(every time.Duration) bool {
 	return !c.at.IsZero() && time.Since(c.at) < every
 }
 
-// every returns how long a tenant's count is valid. most is the tenant's limit.
-func (c *deadLetterCount) every(most uint64) time.Duration {
+// every returns how long a tenant's count is valid. limit is the tenant's limit.
+func (c *deadLetterCount) every(limit uint64) time.Duration {
 	switch {
-	case c.ended > 0 && c.sum() >= most:
+	case c.ended > 0 && c.sum() >= limit:
 		return 0 // read again, because most ended submissions left no dead letter
-	case c.sum() < most/2:
+	case c.sum() < limit/2:
 		return deadLettersFar
 	}
 	return DeadLettersEvery
 }
 
-// forgetOld removes the counts of tenants without recent submissions. The caller holds mu.
-func (l *DeadLetterQuota) forgetOld() {
+// removeIdle removes the counts of tenants without recent submissions. The caller holds mu.
+func (l *DeadLetterQuota) removeIdle() {
 	if len(l.tenants) < manyCounts {
 		return
 	}

@@ -295,10 +295,10 @@ func TestWithoutAnAnswer(t *testing.T) {
 		}
 		l.silent.Store(true)
 		free(1)
-		time.Sleep(forgetAfter / 2) //nolint:forbidigo // the clock is the test's
+		time.Sleep(expireAfter / 2) //nolint:forbidigo // the clock is the test's
 		free(0)
 		held()
-		time.Sleep(forgetAfter) //nolint:forbidigo // the clock is the test's
+		time.Sleep(expireAfter) //nolint:forbidigo // the clock is the test's
 		free(3)
 		free(0)
 		l.silent.Store(false)
@@ -354,7 +354,7 @@ func TestTenantsThatAreMadeUpAreForgotten(t *testing.T) {
 					t.Fatal(err)
 				}
 				release()
-				time.Sleep(2 * forgetAfter / sweepAbove) //nolint:forbidigo // the clock is the test's
+				time.Sleep(2 * expireAfter / sweepAbove) //nolint:forbidigo // the clock is the test's
 			}
 			if n := len(q.slots.tenants); n > sweepAbove+1 {
 				t.Errorf("%d tenants are kept", n)

@@ -40,22 +40,22 @@ func (s *Service) joinFleet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.leave = unshare
+	s.leaveFleet = unshare
 	leave, err := s.fleet.Start(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
-	s.leave = func() { leave(); unshare() }
+	s.leaveFleet = func() { leave(); unshare() }
 	return nil
 }
 
-// mostRefused limits the number of tenants whose refusals are reported.
-const mostRefused = 100
+// maxRefused limits the number of tenants whose refusals are reported.
+const maxRefused = 100
 
 // refusalsOf returns how many requests of each tenant this replica refused in the last hour because
 // of tenant limits.
 func refusalsOf(adm *admission.Admission) (out []*genbusv1.TenantRefusals) {
-	for _, r := range adm.Refusals(mostRefused) {
+	for _, r := range adm.Refusals(maxRefused) {
 		out = append(out, &genbusv1.TenantRefusals{Tenant: r.Tenant, LastHour: r.Count})
 	}
 	return out

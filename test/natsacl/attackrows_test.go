@@ -31,7 +31,7 @@ func forging() (rows []attack) {
 			names.WorkItem(subject.Video, route, tenant, id+"2"), names.WaitItem(subject.Video, route, tenant, id+"2"),
 			names.DeadLetter(subject.Video, tenant, id), names.RejectedDeadLetter(subject.Video, tenant, "0"), names.Usage(subject.Video, tenant, id),
 			"genbus.copy." + tenant, "genbus.origin.CONSUMER.RESET.GENBUS_TASKS." + tenant, "$JS.FC.GENBUS_TASKS." + tenant + ".x",
-			"$O." + names.Bodies(tenant) + ".C.x", "$O." + names.Bodies(tenant) + ".M.x", names.Notice(subject.AnyWriter), names.Dispatch(), names.IndexKeepers(), names.Index("x"),
+			"$O." + names.Bodies(tenant) + ".C.x", "$O." + names.Bodies(tenant) + ".M.x", names.PeerNotification(subject.AnyWriter), names.Dispatch(), names.IndexKeepers(), names.Index("x"),
 		} {
 			for _, user := range append(tenantUsers, keeper) {
 				rows = append(rows, attack{user, "publishes on " + subj, send(subj), isRefused})
@@ -175,7 +175,7 @@ func reading() (rows []attack) {
 		for _, subj := range []string{
 			">", "*", "*.>", "_INBOX_globex-publisher.>", "_R_.>", "$SYS.>", "$SRV.>", "$JS.>", "$JS.EVENT.ADVISORY.>", "$O.>", "$KV.>",
 			"genbus.>", "genbus.request.>", "genbus.task.>", "genbus.done.>", "genbus.chunk.>", "genbus.work.>", "genbus.wait.>", "genbus.dead.>",
-			"genbus.usage.>", "genbus.copy.>", names.Notice("*"), names.Dispatch(), names.IndexKeepers(), names.Index("*"),
+			"genbus.usage.>", "genbus.copy.>", names.PeerNotification("*"), names.Dispatch(), names.IndexKeepers(), names.Index("*"),
 			"genbus.copy.acme", "genbus.call.video.acme",
 		} {
 			rows = append(rows, attack{user, "listens to " + subj, listen(subj), isRefused})

@@ -70,7 +70,7 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 		return err
 	}
 	if id := cmp.Or(r.GetNewJobId(), r.GetJobId()); id != "" {
-		sayJob(ctx, id)
+		setJobID(ctx, id)
 	}
 	return nil
 }
@@ -126,10 +126,10 @@ func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) 
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)
 	}
-	if sayJob(ctx, e.Job.GetId()); out.GetWorkItem().GetReplicaGone() {
-		sayNotice(ctx, s.core.Jobs.NoticeOfWaiting(e.Job))
+	if setJobID(ctx, e.Job.GetId()); out.GetWorkItem().GetReplicaGone() {
+		setNotice(ctx, s.core.Jobs.NoticeUnheld(e.Job))
 	} else {
-		sayNotice(ctx, s.core.Jobs.Notice(e.Job))
+		setNotice(ctx, s.core.Jobs.Notice(e.Job))
 	}
 	return out, nil
 }

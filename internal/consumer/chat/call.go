@@ -137,7 +137,7 @@ func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 // later.
 func refusedForNow(err error) bool {
 	var up *upstream.Error
-	return errors.As(err, &up) && !up.Final && (!up.Written || up.Said && up.HTTPStatus == 429)
+	return errors.As(err, &up) && !up.Final && (!up.Written || up.Reported && up.HTTPStatus == 429)
 }
 
 // waitForUpstream waits for the delay that the upstream requested. By default it waits 1 s, doubled

@@ -214,8 +214,8 @@ func (j *job) Confirm() {
 // end of the grace period.
 func (j *job) HandOver() {}
 
-// Tell returns details about failed calls that are being retried.
-func (j *job) Tell() *genbusv1.HeldJob {
+// Details returns details about failed calls that are being retried.
+func (j *job) Details() *genbusv1.HeldJob {
 	if failing := j.failing.Load(); failing != nil {
 		return failing
 	}

@@ -60,7 +60,7 @@ func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 // HeldJob returns a held job's details for operators, or nil if the job is not held.
 func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
 	if j := h.held.get(id); j != nil {
-		return j.Tell()
+		return j.Details()
 	}
 	return nil
 }
