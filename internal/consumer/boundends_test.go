@@ -47,7 +47,7 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 			t.Helper()
 			subj := r.Broker.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 			putItemAt(t, r.Broker, subj, item)
-			r.failGone(t)
+			r.failRemoved(t)
 		},
 	} {
 		t.Run(code, func(t *testing.T) {

@@ -100,9 +100,9 @@ func TestHeldJobsAreCountedByPhase(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInTheBrokerIsCounted proves that a replica counts all streams, and the jobs of a
-// route whose jobs it does not take.
-func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
+// TestStoredMessagesAreCounted proves that a replica counts all streams, and the jobs of a route
+// whose jobs it does not take.
+func TestStoredMessagesAreCounted(t *testing.T) {
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSandbox(t), telemetry.NewMetrics("test")
 	cfg := testConfig(t, up.URL(), onCluster, func(c *config.Config) { // a lone replica takes jobs back early

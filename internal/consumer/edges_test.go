@@ -161,7 +161,7 @@ func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
 	b := brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, newSandbox(t).URL()))
 	storeItem(t, b, "gone", videoID("orphan0"), 0)
-	r.failGone(t)
+	r.failRemoved(t)
 	end := last(follow(t, r.log, videoID("orphan0")))
 	if end.Job.GetError().GetCode() != "upstream_removed" {
 		t.Errorf("ended %v", end.Job.GetError())

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 )
 
-// TestFetchIsSilentWhileNATSIsAway proves that a missing connection is logged once for each outage.
-func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
+// TestFetchIsSilentDuringAnOutage proves that a missing connection is logged once for each outage.
+func TestFetchIsSilentDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)
 	nc, err := nats.Connect(s.ClientURL(), nats.ReconnectBufSize(-1), nats.MaxReconnects(-1))

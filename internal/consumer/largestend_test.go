@@ -80,11 +80,11 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 	url := scripted(t, map[string]http.HandlerFunc{
 		createPath: func(w http.ResponseWriter, _ *http.Request) {
 			call()
-			says(`{"task_id":%q,"status":%q}`, strings.Repeat(`"`, upstream.MaxTaskID), "queued")(w, nil)
+			respond(`{"task_id":%q,"status":%q}`, strings.Repeat(`"`, upstream.MaxTaskID), "queued")(w, nil)
 		},
 		"GET /v1/video/generations/{id...}": func(w http.ResponseWriter, r *http.Request) {
 			if polls++; polls == 1 {
-				says(`{"status":"processing"}`)(w, r)
+				respond(`{"status":"processing"}`)(w, r)
 				return
 			}
 			var videos []map[string]any
@@ -109,7 +109,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 		},
 		"POST /v1/chat/completions": func(w http.ResponseWriter, _ *http.Request) {
 			call()
-			says(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`,
+			respond(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`,
 				strings.Repeat("r", 1700), extra)(w, nil)
 		},
 	})

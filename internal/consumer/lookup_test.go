@@ -68,9 +68,9 @@ func TestALostCreateIsFound(t *testing.T) {
 	})
 }
 
-// TestATakerFindsTheTask proves that the next holder finds the task of a holder that died during
-// the create.
-func TestATakerFindsTheTask(t *testing.T) {
+// TestTheNextHolderFindsTheTask proves that the next holder finds the task of a holder that died
+// during the create.
+func TestTheNextHolderFindsTheTask(t *testing.T) {
 	brokertest.Full(t, "waits until a submission may be taken over")
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -154,15 +154,15 @@ func TestWhatIsNoProofLeavesADeadLetter(t *testing.T) {
 		result genbusv1.LookUpResult
 		task   string
 	}{
-		"not visible":    {saysWith(http.StatusBadRequest, `{"code":1201,"message":"Task not found by id/external id"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
-		"an empty list":  {says(`{"code":0,"data":[]}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
-		"an outage":      {saysWith(http.StatusServiceUnavailable, `{"code":5001,"message":"maintenance"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
-		"a page":         {says(`<html>`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
-		"another own ID": {says(found, time.Now().Add(time.Hour).UnixMilli(), "video_other"), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
+		"not visible":    {respondWith(http.StatusBadRequest, `{"code":1201,"message":"Task not found by id/external id"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
+		"an empty list":  {respond(`{"code":0,"data":[]}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
+		"an outage":      {respondWith(http.StatusServiceUnavailable, `{"code":5001,"message":"maintenance"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
+		"a page":         {respond(`<html>`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
+		"another own ID": {respond(found, time.Now().Add(time.Hour).UnixMilli(), "video_other"), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
 		"of an older job": {func(w http.ResponseWriter, r *http.Request) {
-			says(found, time.Now().Add(-2*time.Minute).UnixMilli(), r.PathValue("id"))(w, r)
+			respond(found, time.Now().Add(-2*time.Minute).UnixMilli(), r.PathValue("id"))(w, r)
 		}, genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
-		"of unknown age": {func(w http.ResponseWriter, r *http.Request) { says(found, 0, r.PathValue("id"))(w, r) }, genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
+		"of unknown age": {func(w http.ResponseWriter, r *http.Request) { respond(found, 0, r.PathValue("id"))(w, r) }, genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

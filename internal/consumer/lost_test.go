@@ -239,7 +239,7 @@ func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
 						<-goOn
 						acceptsByPrompt(w, r)
 					},
-					pollPath: says(`{"task_id":"paid","status":"processing"}`),
+					pollPath: respond(`{"task_id":"paid","status":"processing"}`),
 				})
 				b := open(t)
 				r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))

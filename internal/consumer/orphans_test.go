@@ -69,7 +69,7 @@ func (r *replica) failOrphans(t testing.TB, kind subject.Kind, route string) *ge
 	}
 }
 
-func (r *replica) failGone(t testing.TB) *genbusv1.OrphansSettled {
+func (r *replica) failRemoved(t testing.TB) *genbusv1.OrphansSettled {
 	t.Helper()
 	return r.failOrphans(t, subject.Video, "gone")
 }
@@ -137,7 +137,7 @@ func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-func TestManyOrphansAreSettledInPages(t *testing.T) {
+func TestManyOrphansAreEndedInPages(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
@@ -145,7 +145,7 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 		storeItem(t, b, "gone", videoID(fmt.Sprint("line", i)), 0)
 		waitItem(t, b, "gone", videoID(fmt.Sprint("wait", i)), 0)
 	}
-	if s := r.failGone(t); s.GetEnded() != 2*orphans.MaxPage || len(s.GetLeft()) != 0 {
+	if s := r.failRemoved(t); s.GetEnded() != 2*orphans.MaxPage || len(s.GetLeft()) != 0 {
 		t.Errorf("failed %d, left %d", s.GetEnded(), len(s.GetLeft()))
 	}
 	for _, token := range []string{"x", "ready", "ready.x", "dead.1"} {
@@ -168,7 +168,7 @@ func TestUnfoundOrphanLeavesItsDeadLetter(t *testing.T) {
 	})
 	subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 	putItemAt(t, b, subj, item)
-	r.failGone(t)
+	r.failRemoved(t)
 	letters := deadLetters(t, b)
 	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "right" {
 		t.Errorf("the dead letters are %v", letters)
@@ -195,7 +195,7 @@ func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 			if c.log != "" {
 				pastOf(t, forerunner(t, b), item)
 			}
-			r.failGone(t)
+			r.failRemoved(t)
 			if err := r.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

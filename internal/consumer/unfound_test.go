@@ -46,7 +46,7 @@ func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
 		t.Run(word, func(t *testing.T) {
 			t.Parallel()
 			b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
-			r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: says(`{"task_id":"wrong","status":%q}`, word)})))
+			r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: respond(`{"task_id":"wrong","status":%q}`, word)})))
 			putItem(t, b, item)
 			end := last(follow(t, r.log, item.GetId()))
 			doneOnce(t, b, end)
@@ -115,7 +115,7 @@ func TestAnUnfoundTaskOfARemovedRouteLeavesItsDeadLetter(t *testing.T) {
 			}
 			subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 			putItemAt(t, b, subj, item)
-			r.failGone(t)
+			r.failRemoved(t)
 			end := last(follow(t, r.log, item.GetId()))
 			doneOnce(t, b, end)
 			checkUnfound(t, b, end, "upstream_removed")

@@ -37,7 +37,7 @@ func repliesOf(t *testing.T, size int, before func()) (url string, calls *atomic
 	return scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		before()
-		says("%s", reply)(w, r)
+		respond("%s", reply)(w, r)
 	}}), calls, reply
 }
 

@@ -59,7 +59,7 @@ const stop = `{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"
 
 const streamed = `"stream":true,`
 
-func TestCallerGoesAway(t *testing.T) {
+func TestCallerDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"context", "close"} {
 		t.Run(how, func(t *testing.T) {

@@ -114,7 +114,7 @@ func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
 			if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
 				t.Errorf("%d creates", creates)
 			}
-			one.gone(l.GetSequence())
+			one.isRemoved(l.GetSequence())
 		}
 	})
 }
@@ -149,7 +149,7 @@ func TestAttachAfterACrash(t *testing.T) {
 			if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
 				t.Errorf("%s: %d creates", name, creates)
 			}
-			two.gone(l.GetSequence())
+			two.isRemoved(l.GetSequence())
 			two.stop()
 		}
 	})
@@ -180,7 +180,7 @@ func TestAttachAfterACrashAndAReload(t *testing.T) {
 			if again, err := two.Attach(t.Context(), l.GetSequence(), ""); err != nil || again.Job.GetId() != e.Job.GetId() {
 				t.Errorf("%s: %v, %v", name, again.Job, err)
 			}
-			two.gone(l.GetSequence())
+			two.isRemoved(l.GetSequence())
 			if _, err := two.Attach(t.Context(), other.GetSequence(), ""); errcode.CodeOf(err) != errcode.UpstreamRemoved {
 				t.Errorf("%s: a dead letter without a job: %v", name, err)
 			}
@@ -226,7 +226,7 @@ func TestOneDeadLetterIsOneJob(t *testing.T) {
 			if creates := up.Sandbox.Stats().Creates - before; creates > 1 {
 				t.Errorf("%d creates", creates)
 			}
-			one.gone(l.GetSequence())
+			one.isRemoved(l.GetSequence())
 		}
 		l := one.orphan("crash")
 		e := one.attachWithoutRemoval(l.GetSequence())
@@ -308,7 +308,7 @@ func TestAttachIsRefused(t *testing.T) {
 			if videoOf(e).GetUpstreamTaskId() != "up_1" || x.GetRoute() != config.SandboxVideoRoute || x.GetPhase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTED {
 				t.Errorf("%s: %v", name, e.Job)
 			}
-			r.gone(seq)
+			r.isRemoved(seq)
 		} else if _, err := r.DeadLetter(t.Context(), seq); err != nil {
 			t.Errorf("%s: the dead letter is gone: %v", name, err)
 		}

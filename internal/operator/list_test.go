@@ -135,7 +135,7 @@ func TestWhatIsNoDeadLetter(t *testing.T) {
 	if err := r.Drop(t.Context(), ack.Seq); err != nil {
 		t.Error(err)
 	}
-	r.gone(ack.Seq)
+	r.isRemoved(ack.Seq)
 }
 
 // large returns a body for the object store.

@@ -66,7 +66,7 @@ func TestRedriveMakesOneJob(t *testing.T) {
 		if creates := up.Sandbox.Stats().Creates - before; creates != 1 || up.Sandbox.Stats().CreatesPerKey[v.GetId()] != 1 {
 			t.Errorf("%d creates", creates)
 		}
-		one.gone(l.GetSequence())
+		one.isRemoved(l.GetSequence())
 	})
 }
 
@@ -152,7 +152,7 @@ func TestRedriveAfterACrash(t *testing.T) {
 			if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
 				t.Errorf("%s: %d creates", name, creates)
 			}
-			two.gone(l.GetSequence())
+			two.isRemoved(l.GetSequence())
 			two.stop()
 		}
 	})
@@ -230,7 +230,7 @@ func TestRedriveOfAMessage(t *testing.T) {
 			t.Errorf("%s: ended %v", name, end.Job.GetError())
 		}
 		later.stop()
-		r.gone(l.GetSequence())
+		r.isRemoved(l.GetSequence())
 	}
 }
 
@@ -337,7 +337,7 @@ func TestADeadLetterThatComesBackMakesNoSecondJob(t *testing.T) {
 			t.Errorf("%s %q made %s, and then %s", c.code, c.task, was, e.Job.GetId())
 		}
 		made[c.job] = e.Job.GetId()
-		r.gone(seq)
+		r.isRemoved(seq)
 	}
 	if made["of one"] == made["of another"] || made["of one"] == made["the job's own"] {
 		t.Errorf("the jobs are %v", made)

@@ -92,7 +92,7 @@ func TestOneMessageMakesOneJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids[e.Job.GetId()] = true
-		r.gone(l.GetSequence())
+		r.isRemoved(l.GetSequence())
 	}
 	other, err := r.Redrive(t.Context(), reject(t, r, refusedMessage(b, 0), 8))
 	if err != nil || len(ids) != 1 || ids[other.Job.GetId()] {
@@ -121,7 +121,7 @@ func TestAMessageThatWasAcceptedAfterItsDeadLetterMakesNoOtherJob(t *testing.T) 
 		if e, err := r.Redrive(t.Context(), seq); err != nil || e.Job.GetId() != first.Job.GetId() {
 			t.Errorf("redriven as %v, %v", e.Job, err)
 		}
-		r.gone(seq)
+		r.isRemoved(seq)
 		letter.Data = []byte(`{"model":"later","prompt":"another dog"}`)
 		other, err := r.Redrive(t.Context(), reject(t, r, letter, 8))
 		if err != nil || other.Job.GetId() == first.Job.GetId() {
@@ -152,5 +152,5 @@ func TestACutRequestIsNotRedriven(t *testing.T) {
 	if err := r.Drop(t.Context(), seq); err != nil {
 		t.Error(err)
 	}
-	r.gone(seq)
+	r.isRemoved(seq)
 }

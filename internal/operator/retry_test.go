@@ -62,8 +62,8 @@ func (r *replica) read(n subject.JobName) *genbusv1.GetJobBodiesResponse {
 	return m
 }
 
-// withdraw cancels a job and removes it from the queue.
-func (r *replica) withdraw(e joblog.Entry) {
+// removeItem cancels a job and removes it from the queue.
+func (r *replica) removeItem(e joblog.Entry) {
 	r.t.Helper()
 	r.cancel(e)
 	end, err := r.o.Log.Get(r.t.Context(), e.Name())
@@ -142,7 +142,7 @@ func TestRetryIsRefused(t *testing.T) {
 	if m := r.read(waits.Name()); string(m.GetRequestJson()) != videoBody || m.GetRequestFrom() != fromWorkItem {
 		t.Errorf("of a job that waits: %v", m)
 	}
-	r.withdraw(waits)
+	r.removeItem(waits)
 	if _, err := r.retry(waits.Name(), "", ""); errcode.CodeOf(err) != errcode.RequestNotKept || !strings.Contains(err.Error(), waits.Job.GetId()) {
 		t.Errorf("a request that is not kept: %v", err)
 	}
@@ -311,7 +311,7 @@ func TestTheSameCallAnswersWithItsJob(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t), keepRequests)
 	old := r.admit(subject.Video, "r", videoBody)
-	r.withdraw(old)
+	r.removeItem(old)
 	made, err := r.retry(old.Name(), "", "k")
 	if err != nil {
 		t.Fatal(err)

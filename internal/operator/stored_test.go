@@ -44,7 +44,7 @@ func TestRedriveOfAStoredRequest(t *testing.T) {
 	if end := later.end(e.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
-	later.gone(l.GetSequence())
+	later.isRemoved(l.GetSequence())
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -190,7 +190,7 @@ func (r *replica) deadLetters(q Query) []*genbusv1.StoredDeadLetter {
 	return page.DeadLetters
 }
 
-func (r *replica) gone(seq uint64) {
+func (r *replica) isRemoved(seq uint64) {
 	r.t.Helper()
 	if _, err := r.DeadLetter(r.t.Context(), seq); errcode.CodeOf(err) != errcode.DeadLetterNotFound {
 		r.t.Errorf("dead letter %d: %v", seq, err)

@@ -120,8 +120,8 @@ func drawReport(t *rapid.T) *upstream.Error {
 	return asking(*e, after)
 }
 
-// settle releases all slots and checks that a new job eventually gets one.
-func (m *model) settle(t *rapid.T) {
+// releaseAll releases all slots and checks that a new job eventually gets one.
+func (m *model) releaseAll(t *rapid.T) {
 	for _, j := range m.jobs {
 		if j.slot != nil {
 			j.slot.Release()
@@ -177,7 +177,7 @@ func TestThePoolKeepsItsRules(t *testing.T) {
 					pass(time.Duration(rapid.Int64Range(1, int64(20*time.Second)).Draw(t, "time")))
 				},
 			})
-			m.settle(t)
+			m.releaseAll(t)
 		})
 	})
 }

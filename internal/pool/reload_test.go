@@ -10,9 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestWhatIsSaidOfARenewedKey proves that reports by clients from before a reload do not affect a
+// TestReportsOfARenewedKey proves that reports by clients from before a reload do not affect a
 // renewed key, while those by later clients do, even with an older slot.
-func TestWhatIsSaidOfARenewedKey(t *testing.T) {
+func TestReportsOfARenewedKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := telemetry.NewMetrics("v1")

@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-func TestKeysWaitAsTheyAreTold(t *testing.T) {
+func TestKeysWaitAsRequested(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := telemetry.NewMetrics("v1")
@@ -84,7 +84,7 @@ func TestAShorterWaitDoesNotShorten(t *testing.T) {
 	})
 }
 
-func TestPollsThatAreToldToSlowDown(t *testing.T) {
+func TestPollsThatMustSlowDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
@@ -167,7 +167,7 @@ func TestASuccessEndsTheCooldown(t *testing.T) {
 	})
 }
 
-func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
+func TestUpstreamsWaitAsRequested(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})

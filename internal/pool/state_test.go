@@ -10,9 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestStateTellsWhatIsDecided proves that State reports pauses, cooldowns, breakers and recent
+// TestStateReportsDecisions proves that State reports pauses, cooldowns, breakers and recent
 // failures.
-func TestStateTellsWhatIsDecided(t *testing.T) {
+func TestStateReportsDecisions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

@@ -98,7 +98,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	d := heardEarly(t, b)
+	d := notifiedEarly(t, b)
 	defer d.index.ending.Wait()
 	defer d.index.clear()
 	for range 2 * maxDispatches {
@@ -225,8 +225,9 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	}
 }
 
-// heardEarly returns a dispatcher whose index has a job of acme that the leader has not stored yet.
-func heardEarly(t *testing.T, b *broker.Broker) *dispatcher {
+// notifiedEarly returns a dispatcher whose index has a job of acme that the leader has not stored
+// yet.
+func notifiedEarly(t *testing.T, b *broker.Broker) *dispatcher {
 	t.Helper()
 	q, _ := idle(t, b)
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
@@ -255,7 +256,7 @@ func (d *dispatcher) dispatches(t *testing.T) {
 func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		d := heardEarly(t, open(t))
+		d := notifiedEarly(t, open(t))
 		d.route.Resize(4)
 		d.fill(t.Context())
 		if d.dispatched != 0 || d.route.backlog.tenants() != 1 {
@@ -267,12 +268,12 @@ func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 	})
 }
 
-// TestAJobThatTheLeaderStoresMeanwhileIsKept proves that confirm finds a job that the leader stored
-// after the first lookup.
-func TestAJobThatTheLeaderStoresMeanwhileIsKept(t *testing.T) {
+// TestAJobThatTheLeaderStoresDuringTheReadIsKept proves that confirm finds a job that the leader
+// stored after the first lookup.
+func TestAJobThatTheLeaderStoresDuringTheReadIsKept(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	d := heardEarly(t, b)
+	d := notifiedEarly(t, b)
 	// As if the first lookup had come before this.
 	stored := wait(t, d.q)
 	turn, ok := d.route.backlog.next(time.Now())

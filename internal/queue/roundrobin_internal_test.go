@@ -134,7 +134,7 @@ func TestOnlyTenantsThatAreNotPassedOverWait(t *testing.T) {
 	}
 }
 
-func TestForgottenJobsHaveNoTurn(t *testing.T) {
+func TestRemovedJobsHaveNoTurn(t *testing.T) {
 	t.Parallel()
 	rr := newRoundRobin()
 	for seq := range uint64(10) {

@@ -308,9 +308,9 @@ func TestWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForAnAnswerMayLeave checks that a canceled caller returns while the others get the
-// answer.
-func TestWhoWaitsForAnAnswerMayLeave(t *testing.T) {
+// TestACallerMayDisconnectWhileItWaits checks that a canceled caller returns while the others get
+// the answer.
+func TestACallerMayDisconnectWhileItWaits(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}, 10), make(chan struct{})
 	o := all(config.TenantLimits{MaxJobs: 3})
@@ -337,9 +337,9 @@ func TestWhoWaitsForAnAnswerMayLeave(t *testing.T) {
 	}
 }
 
-// TestTenantsThatAreMadeUpAreForgotten checks that invented tenants are removed, even if their jobs
-// cannot be counted.
-func TestTenantsThatAreMadeUpAreForgotten(t *testing.T) {
+// TestInventedTenantsAreRemoved checks that invented tenants are removed, even if their jobs cannot
+// be counted.
+func TestInventedTenantsAreRemoved(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

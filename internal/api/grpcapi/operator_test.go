@@ -363,9 +363,9 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 	}
 }
 
-// TestAJobLeftOnAPausedRouteHasANotice checks that a job whose replica is gone has a notice while
-// its route is paused, and a held job has none.
-func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
+// TestAnUnheldJobOnAPausedRouteHasANotice checks that a job whose replica is gone has a notice
+// while its route is paused, and a held job has none.
+func TestAnUnheldJobOnAPausedRouteHasANotice(t *testing.T) {
 	t.Parallel()
 	w := &world{apitest.NewWith(t, apitest.Options{Change: []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, Replica: "another"})}
 	w.Durables()

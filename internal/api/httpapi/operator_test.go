@@ -332,9 +332,9 @@ func TestOperatorPausesByHTTP(t *testing.T) {
 	}
 }
 
-// TestOperatorSettlesOrphansByHTTP checks the HTTP interface. Tests in internal/operator cover the
+// TestOperatorFailsOrphansByHTTP checks the HTTP interface. Tests in internal/operator cover the
 // jobs.
-func TestOperatorSettlesOrphansByHTTP(t *testing.T) {
+func TestOperatorFailsOrphansByHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
 	if list := w.operator(http.MethodGet, "orphans", "", 200); list["routes"] != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestOperatorsAreToldOfCallsThatFail proves that a holder reports an upstream's temporary refusal,
-// without the upstream's words, until a stream begins.
-func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
+// TestFailingCallsAreReportedToOperators proves that a holder reports an upstream's temporary
+// refusal, without the upstream's words, until a stream begins.
+func TestFailingCallsAreReportedToOperators(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
 		"application/json":  `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`,

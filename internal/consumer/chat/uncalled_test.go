@@ -32,9 +32,9 @@ func heldChat(t *testing.T, p *jobtest.Process, item *genbusv1.WorkItem, deliver
 	return j
 }
 
-// TestAnAttemptThatWasNotHeardOfIsNotUsedUp proves that the only attempt is still called if the
-// answer to its commit was lost.
-func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
+// TestAnUnconfirmedAttemptIsNotUsedUp proves that the only attempt is still called if the answer to
+// its commit was lost.
+func TestAnUnconfirmedAttemptIsNotUsedUp(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
