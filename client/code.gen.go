@@ -55,17 +55,17 @@ const (
 	ErrOperatorRequired Code = "operator_required"
 	// ErrRouteNotFound means that no route of this kind has this name.
 	ErrRouteNotFound Code = "route_not_found"
-	// ErrLetterNotFound means that the dead letter does not exist or was already removed.
-	ErrLetterNotFound Code = "letter_not_found"
-	// ErrLetterUnusable means that the dead letter lacks the data that the action needs, or does not
-	// support it.
-	ErrLetterUnusable Code = "letter_unusable"
-	// ErrLetterResolved means that another job was already made from this dead letter or another one of
-	// its job, or the job has completed after all.
-	ErrLetterResolved Code = "letter_resolved"
-	// ErrLetterUnresolved means that the job has a dead letter, so its upstream has or may have its task,
-	// and a retry could be charged twice.
-	ErrLetterUnresolved Code = "letter_unresolved"
+	// ErrDeadLetterNotFound means that the dead letter does not exist or was already removed.
+	ErrDeadLetterNotFound Code = "letter_not_found"
+	// ErrDeadLetterUnusable means that the dead letter lacks the data that the action needs, or does
+	// not support it.
+	ErrDeadLetterUnusable Code = "letter_unusable"
+	// ErrDeadLetterResolved means that another job was already made from this dead letter or another
+	// one of its job, or the job has completed after all.
+	ErrDeadLetterResolved Code = "letter_resolved"
+	// ErrDeadLetterUnresolved means that the job has a dead letter, so its upstream has or may have
+	// its task, and a retry could be charged twice.
+	ErrDeadLetterUnresolved Code = "letter_unresolved"
 	// ErrRequestNotKept means that the job's request is no longer stored.
 	ErrRequestNotKept Code = "request_not_kept"
 	// ErrBodiesPrivate means that operators may not read request and reply bodies.

@@ -53,7 +53,7 @@ func (i ChatItem) Text() string {
 // blocks in memory, so restarting NATS may cause a Gap.
 func (c *Client) FollowChat(ctx context.Context, id string) iter.Seq2[ChatItem, error] {
 	return func(yield func(ChatItem, error) bool) {
-		r := &chunkReader{c: c, id: id, hand: func(i ChatItem) error {
+		r := &chunkReader{c: c, id: id, deliver: func(i ChatItem) error {
 			if !yield(i, nil) {
 				return errEnded
 			}
@@ -83,22 +83,22 @@ func (c *Client) WaitChat(ctx context.Context, id string) (*genbusv1.Chat, error
 }
 
 const (
-	// settleWait bounds the wait for the last blocks after a chat's end.
-	settleWait = 2 * time.Second
+	// endWait bounds the wait for the last blocks after a chat's end.
+	endWait = 2 * time.Second
 	// unreadableWait bounds how long the end is held back while the blocks cannot be read.
 	unreadableWait = 30 * time.Second
 )
 
 // chunkReader puts the blocks of a chat in order.
 type chunkReader struct {
-	c    *Client
-	id   string
-	hand func(ChatItem) error
+	c       *Client
+	id      string
+	deliver func(ChatItem) error
 
-	attempt uint32
-	ahead   uint32 // a later attempt whose blocks arrived before its event
-	next    uint64 // index of the next block
-	seq     uint64 // of the last chunk read from the stream
+	attempt        uint32
+	pendingAttempt uint32 // a later attempt whose blocks arrived before its event
+	next           uint64 // index of the next block
+	seq            uint64 // of the last chunk read from the stream
 	// end is the terminal event, held back until all blocks before it have arrived.
 	end   *genbusv1.ChatEvent
 	until time.Time // when missing blocks become a gap
@@ -110,10 +110,10 @@ type chunkReader struct {
 func (r *chunkReader) event(e jobEvent) error {
 	r.enter(e.chat.GetChat().GetAttempt())
 	if !e.ended {
-		return r.hand(ChatItem{Event: e.chat})
+		return r.deliver(ChatItem{Event: e.chat})
 	}
 	r.end = e.chat
-	r.until = time.Now().Add(max(0, settleWait-max(0, time.Since(e.chat.GetTime().AsTime()))))
+	r.until = time.Now().Add(max(0, endWait-max(0, time.Since(e.chat.GetTime().AsTime()))))
 	r.patience = time.Now().Add(unreadableWait)
 	return nil
 }
@@ -125,9 +125,9 @@ func (r *chunkReader) enter(attempt uint32) {
 	}
 }
 
-// waiting reports whether more is known to come: blocks of an ended chat, or the event that began
-// an attempt.
-func (r *chunkReader) waiting() bool { return r.end != nil || r.ahead > r.attempt }
+// expectsMore reports whether more is known to come: blocks of an ended chat, or the event that
+// began an attempt.
+func (r *chunkReader) expectsMore() bool { return r.end != nil || r.pendingAttempt > r.attempt }
 
 // arrived handles a live chunk. whole is false if blocks before it are missing.
 func (r *chunkReader) arrived(ctx context.Context, m *nats.Msg) (whole bool, err error) {
@@ -160,7 +160,7 @@ func (r *chunkReader) catchUp(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.hand(ChatItem{Event: r.end}); err != nil {
+	if err := r.deliver(ChatItem{Event: r.end}); err != nil {
 		return err
 	}
 	return errEnded
@@ -170,7 +170,7 @@ func (r *chunkReader) readOn(ctx context.Context) error {
 	for {
 		m, err := r.c.read(ctx, r.c.names.Chunks(), streamread.Next(r.c.names.Chunk(r.c.tenant, r.id), r.seq+1))
 		if err != nil {
-			return gone(err)
+			return ignoreMissing(err)
 		}
 		chunk, err := DecodeChunk(m.Header, m.Data)
 		if err != nil {
@@ -189,10 +189,10 @@ func (r *chunkReader) readOn(ctx context.Context) error {
 // early reports whether the event that began the chunk's attempt is still missing. It reports this
 // only once per attempt, because an inline chat may have dropped the event.
 func (r *chunkReader) early(chunk *genbusv1.ChatChunk) bool {
-	if chunk.GetAttempt() <= max(r.attempt, r.ahead) {
+	if chunk.GetAttempt() <= max(r.attempt, r.pendingAttempt) {
 		return false
 	}
-	r.ahead = chunk.GetAttempt()
+	r.pendingAttempt = chunk.GetAttempt()
 	return true
 }
 
@@ -202,7 +202,7 @@ func (r *chunkReader) whole() bool {
 }
 
 func (r *chunkReader) gap() error {
-	return r.hand(ChatItem{Gap: &genbusv1.ChatGap{Reason: "gap", Attempt: r.attempt, Index: r.next}})
+	return r.deliver(ChatItem{Gap: &genbusv1.ChatGap{Reason: "gap", Attempt: r.attempt, Index: r.next}})
 }
 
 // take delivers the new blocks of a chunk.
@@ -230,5 +230,5 @@ func (r *chunkReader) take(ctx context.Context, chunk *genbusv1.ChatChunk) error
 			chunk.Blocks, chunk.BlocksRef = [][]byte{block}, nil
 		}
 	}
-	return r.hand(ChatItem{Chunk: chunk})
+	return r.deliver(ChatItem{Chunk: chunk})
 }

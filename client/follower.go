@@ -36,9 +36,9 @@ type follower struct {
 
 	lastError error     // of the connection, when following began
 	trouble   error     // error of the last look, or nil
-	told      time.Time // when trouble was last logged
+	loggedAt  time.Time // when trouble was last logged
 	version   uint64    // of the last delivered event
-	heard     uint64    // highest version announced by a live event
+	announced uint64    // highest version announced by a live event
 	seq       uint64    // of the last event read from the stream
 	subject   string
 	live      chan *nats.Msg
@@ -142,7 +142,7 @@ func (f *follower) look(ctx context.Context) (time.Duration, error) {
 	}
 	f.trouble = nil
 	switch {
-	case f.version < f.heard || f.chunks != nil && f.chunks.waiting():
+	case f.version < f.announced || f.chunks != nil && f.chunks.expectsMore():
 		return soon, nil
 	default:
 		return f.c.reread, nil
@@ -154,7 +154,7 @@ func (f *follower) look(ctx context.Context) (time.Duration, error) {
 func (f *follower) hopeless(err error) bool {
 	var api *jetstream.APIError
 	noStream := errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound
-	return f.seq == 0 && f.heard == 0 && err != nil && (noStream || f.c.refusedSince(f.lastError, f.c.names.Tasks()) != nil)
+	return f.seq == 0 && f.announced == 0 && err != nil && (noStream || f.c.refusedSince(f.lastError, f.c.names.Tasks()) != nil)
 }
 
 // stopped returns the cause of ctx's end, with the last trouble.
@@ -170,8 +170,8 @@ const warnEvery = time.Minute
 
 func (f *follower) warn(err error) {
 	f.trouble = err
-	if time.Since(f.told) >= warnEvery {
-		f.told = time.Now()
+	if time.Since(f.loggedAt) >= warnEvery {
+		f.loggedAt = time.Now()
 		f.c.log.Warn("could not follow job, retrying", "job_id", f.id, "error", err)
 	}
 }
@@ -195,12 +195,12 @@ func (f *follower) catchUp(ctx context.Context) error {
 	}
 	if e.version <= f.version {
 		f.seq = last.Seq
-		return f.settled(e)
+		return f.endIfComplete(e)
 	}
 	for f.seq < last.Seq {
 		m, err := f.c.read(ctx, f.c.names.Tasks(), streamread.Next(f.subject, f.seq+1))
 		if err != nil {
-			return gone(err)
+			return ignoreMissing(err)
 		}
 		if e, err = decodeEvent(f.kind, m.Header, m.Data); err != nil {
 			return err
@@ -213,16 +213,16 @@ func (f *follower) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// settled ends a follower whose caller already has the terminal event.
-func (f *follower) settled(last jobEvent) error {
+// endIfComplete ends a follower whose caller already has the terminal event.
+func (f *follower) endIfComplete(last jobEvent) error {
 	if last.ended && f.chunks == nil {
 		return errEnded
 	}
 	return nil
 }
 
-// gone ignores that a message disappeared between two reads: the next look finds out why.
-func gone(err error) error {
+// ignoreMissing ignores that a message disappeared between two reads: the next look finds out why.
+func ignoreMissing(err error) error {
 	if errors.Is(err, streamread.ErrNoMessage) {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (f *follower) arrived(ctx context.Context, m *nats.Msg) (whole bool, err er
 	if f.chunks != nil && m.Subject == f.c.names.LiveChunk(f.c.tenant, f.id) {
 		whole, err = f.chunks.arrived(ctx, m)
 	} else {
-		whole, err = f.heardOf(m)
+		whole, err = f.eventArrived(m)
 	}
 	if err != nil || !whole {
 		return false, err
@@ -242,12 +242,12 @@ func (f *follower) arrived(ctx context.Context, m *nats.Msg) (whole bool, err er
 	return !f.lostSome() && (f.chunks == nil || f.chunks.end == nil), nil
 }
 
-func (f *follower) heardOf(m *nats.Msg) (whole bool, err error) {
+func (f *follower) eventArrived(m *nats.Msg) (whole bool, err error) {
 	e, err := decodeEvent(f.kind, m.Header, m.Data)
 	if err != nil {
 		return false, err
 	}
-	f.heard = max(f.heard, e.version)
+	f.announced = max(f.announced, e.version)
 	if e.version > f.version+1 {
 		return false, nil
 	}

@@ -34,8 +34,8 @@ func TestAJobIsInOneHand(t *testing.T) {
 	}
 }
 
-// TestOldJobsAreForgotten checks that dealt keeps at most maxDealt jobs, dropping the oldest.
-func TestOldJobsAreForgotten(t *testing.T) {
+// TestOldJobsAreRemoved checks that dealt keeps at most maxDealt jobs, dropping the oldest.
+func TestOldJobsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := &subscription{dealt: map[string]struct{}{}}
 	for i := range maxDealt + 10 {

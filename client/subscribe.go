@@ -101,7 +101,7 @@ func (c *Client) Subscribe(ctx context.Context, f Feed, handle func(context.Cont
 		workers.Go(func() error { return s.work(working) })
 	}
 	err = workers.Wait()
-	s.leave(context.WithoutCancel(ctx))
+	s.deleteConsumer(context.WithoutCancel(ctx))
 	return err
 }
 

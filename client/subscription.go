@@ -20,7 +20,7 @@ import (
 // Timing of a reader.
 const (
 	ackWait     = 30 * time.Second // before NATS redelivers the job of a dead program
-	forgetAfter = time.Hour        // before NATS removes an abandoned consumer without a durable name
+	expireAfter = time.Hour        // before NATS removes an abandoned consumer without a durable name
 	pullWait    = 20 * time.Second
 	firstRetry  = time.Second // redelivery delay after a failed handler
 	maxRetry    = time.Minute
@@ -131,7 +131,7 @@ func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 		if s.name == "" {
 			s.name = "reader-" + nuid.Next()
 		}
-		cfg.Durable, cfg.InactiveThreshold = s.name, forgetAfter
+		cfg.Durable, cfg.InactiveThreshold = s.name, expireAfter
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +174,8 @@ func (s *subscription) refresh(ctx context.Context) {
 	}
 }
 
-// leave removes a consumer without a durable name.
-func (s *subscription) leave(ctx context.Context) {
+// deleteConsumer removes a consumer without a durable name.
+func (s *subscription) deleteConsumer(ctx context.Context) {
 	if s.feed.Durable != "" || s.c.nc.IsClosed() {
 		return
 	}

@@ -79,8 +79,8 @@ func TestOldRefusalIsNoReason(t *testing.T) {
 	}
 }
 
-// TestDeniedUploadIsToldAtOnce checks that a denied upload fails without a retry.
-func TestDeniedUploadIsToldAtOnce(t *testing.T) {
+// TestDeniedUploadIsReportedAtOnce checks that a denied upload fails without a retry.
+func TestDeniedUploadIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	c, nc, _ := deniedPublishing(t, 3*time.Second, true, "$JS.API.STREAM.INFO.OBJ_GENBUS_BODIES_default")
 	_, err := c.SubmitVideo(within(t, time.Minute), large(nc))

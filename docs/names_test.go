@@ -35,7 +35,7 @@ func TestDeadLetterTemplate(t *testing.T) {
 	if got := subject.Default().DeadLetter("K", "T", "I"); got != "genbus.dead.K.T.I" {
 		t.Errorf("dead letters go to %s; correct the template and docs/events.md", got)
 	}
-	if got := subject.Default().RejectedLetter("K", "T", "S"); got != "genbus.rejected.K.T.S" {
+	if got := subject.Default().RejectedDeadLetter("K", "T", "S"); got != "genbus.rejected.K.T.S" {
 		t.Errorf("rejected requests go to %s; correct the template and docs/events.md", got)
 	}
 }

@@ -40,7 +40,7 @@ func (c common) open(ctx context.Context) (*workshop, error) {
 		err = os.MkdirAll(c.Profile, 0o750)
 	}
 	if err == nil && w.service == "" {
-		say("building %s", servicePath)
+		progressf("building %s", servicePath)
 		w.service, err = w.build(ctx)
 	}
 	if err != nil {
@@ -52,11 +52,11 @@ func (c common) open(ctx context.Context) (*workshop, error) {
 
 func (w *workshop) close() {
 	if w.Keep {
-		say("kept %s", w.dir)
+		progressf("kept %s", w.dir)
 		return
 	}
 	if err := os.RemoveAll(w.dir); err != nil {
-		say("%v", err)
+		progressf("%v", err)
 	}
 }
 

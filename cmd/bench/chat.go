@@ -154,7 +154,7 @@ func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 // measure runs all rounds. It discards round 0 as a warm-up and rotates the order of the targets.
 func (r *chatRun) measure(ctx context.Context) error {
 	for round := range r.cmd.Rounds + 1 {
-		say("round %d of %d", round, r.cmd.Rounds)
+		progressf("round %d of %d", round, r.cmd.Rounds)
 		for _, s := range r.cmd.scenarios() {
 			row := make([]observation, len(r.targets))
 			for i := range r.targets {

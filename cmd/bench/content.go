@@ -165,7 +165,7 @@ const warmFile = int64(64 * config.MiB)
 func (w *workshop) transfer(ctx context.Context, t transfer, timeout time.Duration) (contentResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	say("%s, %s", t.title, config.Size(t.size))
+	progressf("%s, %s", t.title, config.Size(t.size))
 	sandbox, upstream, err := w.startSandbox(ctx)
 	if err != nil {
 		return contentResult{}, err

@@ -24,10 +24,10 @@ type fairnessCommand struct {
 
 // fairnessResult is the result for one kind of queue. Times are in seconds.
 type fairnessResult struct {
-	Queue  string `json:"queue"`
-	Ready  int    `json:"ready_jobs"`
-	Ahead  int    `json:"queued_by_the_other_tenant"`
-	Rounds int    `json:"rounds"`
+	Queue           string `json:"queue"`
+	Ready           int    `json:"ready_jobs"`
+	OtherTenantJobs int    `json:"queued_by_the_other_tenant"`
+	Rounds          int    `json:"rounds"`
 
 	// Before is the number of the busy tenant's jobs started between a newcomer's request and the
 	// start of its job.
@@ -43,9 +43,9 @@ type fairnessReport struct {
 	Queues  []fairnessResult `json:"queues"`
 }
 
-// endlessLine is a ready window that never fills up, so jobs skip the backlog and start in order of
-// arrival.
-const endlessLine = 1_000_000_000
+// unlimitedWindow is a ready window that never fills up, so jobs skip the backlog and start in
+// order of arrival.
+const unlimitedWindow = 1_000_000_000
 
 func (c fairnessCommand) Validate() error {
 	switch {
@@ -68,8 +68,8 @@ func (c fairnessCommand) Run(ctx context.Context) error {
 	report := fairnessReport{Machine: thisMachine()}
 	for _, m := range []fairnessResult{
 		{Queue: "no one else", Ready: c.Ready, Rounds: c.Rounds},
-		{Queue: "in turn by tenant", Ready: c.Ready, Ahead: c.Queued, Rounds: c.Rounds},
-		{Queue: "in order of arrival", Ready: endlessLine, Ahead: c.Queued, Rounds: 1},
+		{Queue: "in turn by tenant", Ready: c.Ready, OtherTenantJobs: c.Queued, Rounds: c.Rounds},
+		{Queue: "in order of arrival", Ready: unlimitedWindow, OtherTenantJobs: c.Queued, Rounds: 1},
 	} {
 		if err := w.fairness(ctx, c, &m); err != nil {
 			return fmt.Errorf("%s: %w", m.Queue, err)
@@ -86,13 +86,13 @@ func (c fairnessCommand) Run(ctx context.Context) error {
 func (w *workshop) fairness(ctx context.Context, c fairnessCommand, res *fairnessResult) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	say("%s, %d jobs queued", res.Queue, res.Ahead)
+	progressf("%s, %d jobs queued", res.Queue, res.OtherTenantJobs)
 	sandbox, upstream, err := w.startSandbox(ctx)
 	if err != nil {
 		return err
 	}
 	defer sandbox.kill()
-	name := fmt.Sprintf("fairness-%d-%d", res.Ready, res.Ahead)
+	name := fmt.Sprintf("fairness-%d-%d", res.Ready, res.OtherTenantJobs)
 	svc, err := w.startService(ctx, name, serviceSetup{
 		Upstream: upstream, Kind: "video", SyncAlways: c.Fsync, InFlight: c.InFlight, Queued: 2*c.Queued + 1000, Ready: res.Ready,
 		Poll: max(c.Life/4, 10*time.Millisecond),
@@ -131,7 +131,7 @@ type fairnessRun struct {
 // queue submits the busy tenant's jobs and waits until they are accepted.
 func (f *fairnessRun) queue(ctx context.Context) error {
 	f.pub.subject = subject.Default().Request(subject.Video, busyTenant)
-	if _, err := f.pub.publishAll(ctx, f.res.Ahead); err != nil {
+	if _, err := f.pub.publishAll(ctx, f.res.OtherTenantJobs); err != nil {
 		return err
 	}
 	for {
@@ -142,7 +142,7 @@ func (f *fairnessRun) queue(ctx context.Context) error {
 		if n := m.sum("genbus_jobs_refused_total") + m.sum("genbus_dead_letters_total"); n > 0 {
 			return fmt.Errorf("%.0f jobs were refused: %s", n, f.svc.tail())
 		}
-		if m.sum("genbus_jobs_accepted_total", "kind", "video") >= float64(f.res.Ahead) {
+		if m.sum("genbus_jobs_accepted_total", "kind", "video") >= float64(f.res.OtherTenantJobs) {
 			return nil
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
@@ -153,7 +153,7 @@ func (f *fairnessRun) queue(ctx context.Context) error {
 
 // rate measures the rate of starts while the queue is long.
 func (f *fairnessRun) rate(ctx context.Context) error {
-	if f.res.Ahead == 0 {
+	if f.res.OtherTenantJobs == 0 {
 		return nil
 	}
 	begin, before := time.Now(), f.starts.busyOnes()
@@ -161,7 +161,7 @@ func (f *fairnessRun) rate(ctx context.Context) error {
 		return err
 	}
 	f.res.PerSecond = float64(f.starts.busyOnes()-before) / time.Since(begin).Seconds()
-	if left := f.res.Ahead - f.starts.busyOnes(); left < f.cmd.InFlight {
+	if left := f.res.OtherTenantJobs - f.starts.busyOnes(); left < f.cmd.InFlight {
 		return fmt.Errorf("only %d jobs are left in the queue; raise --queued or --life", left)
 	}
 	return nil
@@ -199,10 +199,10 @@ func (r fairnessReport) print() error {
 	t.add("queue", "queued ahead", "started before it", "wait s", "rounds", "starts/s", "load")
 	for _, q := range r.Queues {
 		rate := "-"
-		if q.Ahead > 0 {
+		if q.OtherTenantJobs > 0 {
 			rate = number(q.PerSecond)
 		}
-		t.add(q.Queue, fmt.Sprint(q.Ahead), q.Before.String(), q.Wait.String(), fmt.Sprint(q.Rounds), rate, q.LoadAvg)
+		t.add(q.Queue, fmt.Sprint(q.OtherTenantJobs), q.Before.String(), q.Wait.String(), fmt.Sprint(q.Rounds), rate, q.LoadAvg)
 	}
 	return t.write(os.Stdout)
 }

@@ -13,13 +13,13 @@ import (
 type fleetCommand struct {
 	common
 	Routes        int           `help:"Routes of the single idle replica; 0 skips this." default:"1000"`
-	Settle        time.Duration `help:"Warm-up time of that replica." default:"5m"`
+	Warmup        time.Duration `help:"Warm-up time of that replica." default:"5m" name:"settle"`
 	Hold          time.Duration `help:"Measurement time of that replica." default:"2m"`
 	Replicas      []int         `help:"Replica counts, one measurement each; 0 skips this." default:"1,4,8,16"`
 	Kind          subject.Kind  `help:"Jobs of the replicas: ${enum}. A chat is short and not streamed." enum:"video,chat" default:"video"`
 	Rate          float64       `help:"Jobs published in a second." default:"20"`
 	JobsFor       time.Duration `help:"Time to publish jobs." default:"30s"`
-	ReplicaSettle time.Duration `help:"Idle time of replicas before the measurement." default:"10s"`
+	ReplicaWarmup time.Duration `help:"Idle time of replicas before the measurement." default:"10s" name:"replica-settle"`
 	ReplicaHold   time.Duration `help:"Measurement time of idle replicas." default:"10s"`
 	Timeout       time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
@@ -27,7 +27,7 @@ type fleetCommand struct {
 // idleResult is the result for one replica without jobs. Rates are per second.
 type idleResult struct {
 	Routes int     `json:"routes"`
-	Settle float64 `json:"settle_seconds"`
+	Warmup float64 `json:"settle_seconds"`
 	Window float64 `json:"window_seconds"`
 	Cores  float64 `json:"cores"`
 	// ToServer and FromServer are messages on the replica's connection.
@@ -88,7 +88,7 @@ func (c fleetCommand) Validate() error {
 		return fmt.Errorf("--routes: %d is not between 0 and %d", c.Routes, maxRoutes)
 	case c.Rate < 1 || c.Rate > 1000:
 		return errors.New("--rate: not between 1 and 1000")
-	case c.Settle < 0 || c.ReplicaSettle < 0:
+	case c.Warmup < 0 || c.ReplicaWarmup < 0:
 		return errors.New("--settle and --replica-settle need 0s or more")
 	case c.Hold < time.Second || c.ReplicaHold < time.Second || c.JobsFor < time.Second:
 		return errors.New("--hold, --replica-hold and --jobs-for need 1s or more")
@@ -138,13 +138,13 @@ func (c fleetCommand) Run(ctx context.Context) error {
 func (w *workshop) idleRoutes(ctx context.Context, c fleetCommand) (idleResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	say("one replica with %d routes and no job", c.Routes)
+	progressf("one replica with %d routes and no job", c.Routes)
 	f, err := w.startFleet(ctx, "routes", 1, serviceSetup{Kind: "video", Routes: c.Routes, InFlight: 4, Queued: 1000, Poll: time.Second})
 	if err != nil {
 		return idleResult{}, err
 	}
 	defer f.discard()
-	if err := f.wait(ctx, c.Settle); err != nil {
+	if err := f.wait(ctx, c.Warmup); err != nil {
 		return idleResult{}, err
 	}
 	used, err := f.measure(ctx, func() error { return w.profile(ctx, f.services[0], "routes", c.Hold) })
@@ -152,7 +152,7 @@ func (w *workshop) idleRoutes(ctx context.Context, c fleetCommand) (idleResult, 
 		return idleResult{}, err
 	}
 	return idleResult{
-		Routes: c.Routes, Settle: c.Settle.Seconds(), Window: used.seconds, Cores: used.cpu.Seconds() / used.seconds,
+		Routes: c.Routes, Warmup: c.Warmup.Seconds(), Window: used.seconds, Cores: used.cpu.Seconds() / used.seconds,
 		ToServer: float64(used.messages.In) / used.seconds, FromServer: float64(used.messages.Out) / used.seconds,
 		ServerCores: used.serverCPU.Seconds() / used.seconds, LoadAvg: loadAverage(),
 	}, nil
@@ -167,7 +167,7 @@ const (
 func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replicasResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	say("replicas: %d, with %g jobs (%s) a second", n, c.Rate, c.Kind)
+	progressf("replicas: %d, with %g jobs (%s) a second", n, c.Rate, c.Kind)
 	f, err := w.startFleet(ctx, fmt.Sprint("replicas-", n), n, serviceSetup{
 		Kind: string(c.Kind), InFlight: max(100, int(4*c.Rate)), Queued: 100_000, Poll: fleetPoll,
 	})
@@ -184,7 +184,7 @@ func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replica
 	if err := jobs.run(ctx, warmUpJobs*n, c.Rate); err != nil {
 		return replicasResult{}, err
 	}
-	if err := f.wait(ctx, c.ReplicaSettle); err != nil {
+	if err := f.wait(ctx, c.ReplicaWarmup); err != nil {
 		return replicasResult{}, err
 	}
 	idle, err := f.measure(ctx, func() error { return f.wait(ctx, c.ReplicaHold) })
@@ -259,7 +259,7 @@ func (r fleetReport) tables() []table {
 		fmt.Sprintf("aim %d/s", aimIdleMessages), "NATS cores", "load")
 	if i := r.Idle; i != nil {
 		both := i.ToServer + i.FromServer
-		idle.add(fmt.Sprint(i.Routes), number(i.Settle), number(i.Window), number(i.Cores), aim(i.Cores <= aimIdleCores), number(i.ToServer), number(i.FromServer),
+		idle.add(fmt.Sprint(i.Routes), number(i.Warmup), number(i.Window), number(i.Cores), aim(i.Cores <= aimIdleCores), number(i.ToServer), number(i.FromServer),
 			number(both), aim(both <= aimIdleMessages), number(i.ServerCores), i.LoadAvg)
 	}
 	replicas := table{title: "The same jobs on more replicas, all together: for each job beyond what idle replicas use"}

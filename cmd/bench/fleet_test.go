@@ -32,8 +32,8 @@ func TestFleetFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fleetCommand{
-		Routes: 1000, Settle: 5 * time.Minute, Hold: 2 * time.Minute, Replicas: []int{1, 4, 8, 16}, Kind: subject.Video, Rate: 20, JobsFor: 30 * time.Second,
-		ReplicaSettle: 10 * time.Second, ReplicaHold: 10 * time.Second, Timeout: 20 * time.Minute,
+		Routes: 1000, Warmup: 5 * time.Minute, Hold: 2 * time.Minute, Replicas: []int{1, 4, 8, 16}, Kind: subject.Video, Rate: 20, JobsFor: 30 * time.Second,
+		ReplicaWarmup: 10 * time.Second, ReplicaHold: 10 * time.Second, Timeout: 20 * time.Minute,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(fleetCommand{}), cmpopts.IgnoreFields(fleetCommand{}, "common")); diff != "" {
 		t.Error(diff)

@@ -57,7 +57,7 @@ func (f *fleet) discard() {
 	}
 	f.nats.discard()
 	if err := discardData(f.w, f.name); err != nil {
-		say("%v", err)
+		progressf("%v", err)
 	}
 }
 
@@ -191,7 +191,7 @@ func (j *fleetJobs) run(ctx context.Context, n int, rate float64) error {
 		}
 		j.total++
 	}
-	if err := j.pub.settled(ctx); err != nil {
+	if err := j.pub.awaitAcks(ctx); err != nil {
 		return err
 	}
 	return j.wait(ctx)

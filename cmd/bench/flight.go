@@ -61,7 +61,7 @@ type flight struct {
 func (w *workshop) flight(ctx context.Context, c videoCommand, n int, sync bool) (flightResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	say("%d tasks in flight, fsync %s", n, onOff(sync))
+	progressf("%d tasks in flight, fsync %s", n, onOff(sync))
 	sandbox, upstream, err := w.startSandbox(ctx)
 	if err != nil {
 		return flightResult{}, err
@@ -82,7 +82,7 @@ func (w *workshop) flight(ctx context.Context, c videoCommand, n int, sync bool)
 	defer pub.close()
 	f := &flight{w: w, cmd: c, svc: svc, sandbox: sandbox, pub: pub, procs: procs{svc.pid(), sandbox.pid()}}
 	f.res.Tasks, f.res.Fsync = n, onOff(sync)
-	for _, step := range []func(context.Context) error{f.idle, f.admit, f.settle, f.hold} {
+	for _, step := range []func(context.Context) error{f.idle, f.admit, f.awaitFirstPolls, f.hold} {
 		if err := step(ctx); err != nil {
 			return flightResult{}, err
 		}
@@ -182,7 +182,7 @@ func (f *flight) watchAdmission(ctx context.Context, begin time.Time) (admitted,
 		}
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
-			say("  admitted %.0f, submitted %.0f after %s", accepted, sent, time.Since(begin).Round(time.Second))
+			progressf("  admitted %.0f, submitted %.0f after %s", accepted, sent, time.Since(begin).Round(time.Second))
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return 0, 0, fmt.Errorf("admitted %.0f, submitted %.0f of %d: %w", accepted, sent, f.res.Tasks, err)
@@ -202,8 +202,9 @@ func (f *flight) checkStored(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until every task has had its first poll, whose event belongs to the admission.
-func (f *flight) settle(ctx context.Context) error {
+// awaitFirstPolls waits until every task has had its first poll, whose event belongs to the
+// admission.
+func (f *flight) awaitFirstPolls(ctx context.Context) error {
 	return pause(ctx, f.cmd.Poll+f.cmd.Poll/5+2*time.Second)
 }
 

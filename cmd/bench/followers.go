@@ -188,7 +188,7 @@ func (f *followersRun) steady(ctx context.Context) error {
 	}
 	first.Wait()
 	joined := time.Since(begin).Seconds()
-	say("%d followers of %d chats joined within %.1f s", f.count, len(f.names), joined)
+	progressf("%d followers of %d chats joined within %.1f s", f.count, len(f.names), joined)
 	f.followers.Go(func() { f.publish(ctx) })
 	if err := pause(ctx, f.cmd.Hold/5); err != nil {
 		return err
@@ -286,7 +286,7 @@ func (f *followersRun) follow(ctx context.Context, n subject.JobName, first *syn
 			got()
 			if err != nil {
 				if ctx.Err() == nil && f.ended.Add(1) == 1 {
-					say("a follower ended: %v", err)
+					progressf("a follower ended: %v", err)
 				}
 				return
 			}
@@ -327,7 +327,7 @@ func (f *followersRun) publish(ctx context.Context) {
 			err = f.send(ctx, m)
 		}
 		if err != nil && ctx.Err() == nil {
-			say("publish: %v", err)
+			progressf("publish: %v", err)
 			return
 		}
 		f.sent.Add(1)
@@ -357,7 +357,7 @@ func (f *followersRun) measure(ctx context.Context, p followersPart, m *delays) 
 		}
 		defer pprof.StopCPUProfile()
 	}
-	say("%s: %d followers", p.Part, f.count)
+	progressf("%s: %d followers", p.Part, f.count)
 	begin := time.Now()
 	cpu, err := readProc(os.Getpid())
 	if err != nil {

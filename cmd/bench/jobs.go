@@ -142,7 +142,7 @@ func (c jobsCommand) Run(ctx context.Context) error {
 	defer w.close()
 	report := jobsReport{Machine: thisMachine(), Rate: c.Rate}
 	for _, k := range c.cases() {
-		say("%s", k)
+		progressf("%s", k)
 		r, err := w.jobs(ctx, c, k)
 		if err != nil {
 			return fmt.Errorf("%s: %w", k, err)

@@ -181,7 +181,7 @@ func (r *jobsRun) publish(ctx context.Context, n int, every time.Duration) error
 		}
 		r.sent++
 	}
-	return r.pub.settled(ctx)
+	return r.pub.awaitAcks(ctx)
 }
 
 func (r *jobsRun) alive() error {

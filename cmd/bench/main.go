@@ -50,7 +50,7 @@ type common struct {
 	Keep    bool   `help:"Keep the temporary directory with configurations and logs."`
 }
 
-// say reports progress on stderr. Only the results go to stdout.
-func say(format string, args ...any) {
+// progressf reports progress on stderr. Only the results go to stdout.
+func progressf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }

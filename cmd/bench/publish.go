@@ -111,14 +111,14 @@ func (p *publisher) publishAll(ctx context.Context, n int) (time.Duration, error
 			return 0, fmt.Errorf("publish: %w", err)
 		}
 	}
-	if err := p.settled(ctx); err != nil {
+	if err := p.awaitAcks(ctx); err != nil {
 		return 0, err
 	}
 	return time.Since(begin), nil
 }
 
-// settled waits for all acks.
-func (p *publisher) settled(ctx context.Context) error {
+// awaitAcks waits for all acks.
+func (p *publisher) awaitAcks(ctx context.Context) error {
 	select {
 	case <-p.js.PublishAsyncComplete():
 	case <-ctx.Done():

@@ -197,6 +197,6 @@ func (w *workshop) save(ctx context.Context, s *service, what, name string) erro
 		return fmt.Errorf("profile: status %d: %w", resp.StatusCode, err)
 	}
 	path := filepath.Join(w.Profile, name)
-	say("profile: %s", path)
+	progressf("profile: %s", path)
 	return os.WriteFile(path, b, 0o600)
 }

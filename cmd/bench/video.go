@@ -11,21 +11,21 @@ import (
 
 type videoCommand struct {
 	common
-	Tasks         []int         `help:"Task counts in flight, one measurement each; 0 skips this." default:"1000,10000,100000"`
-	Poll          time.Duration `help:"Time between two polls of a task in flight." default:"10s"`
-	AckWait       time.Duration `help:"ack_wait of the route of tasks in flight, which the service extends every third of it and at least once a minute." default:"60s"`
-	Hold          time.Duration `help:"Duration of each measurement." default:"30s"`
-	Fsync         string        `help:"Sync every write to disk: on (the default of genbus), off, or both in sequence." enum:"on,off,both" default:"both"`
-	Lives         int           `help:"Maximum full lives in one measurement; 0 skips this." default:"200000"`
-	LivesPoll     time.Duration `help:"Time between two polls of a task whose full life is measured." default:"1s"`
-	LivesInFlight int           `help:"Tasks in flight while measuring full lives." default:"4000"`
-	Timeout       time.Duration `help:"Time limit of one measurement." default:"20m"`
+	Tasks              []int         `help:"Task counts in flight, one measurement each; 0 skips this." default:"1000,10000,100000"`
+	Poll               time.Duration `help:"Time between two polls of a task in flight." default:"10s"`
+	AckWait            time.Duration `help:"ack_wait of the route of tasks in flight, which the service extends every third of it and at least once a minute." default:"60s"`
+	Hold               time.Duration `help:"Duration of each measurement." default:"30s"`
+	Fsync              string        `help:"Sync every write to disk: on (the default of genbus), off, or both in sequence." enum:"on,off,both" default:"both"`
+	Lifecycles         int           `help:"Maximum full lives in one measurement; 0 skips this." default:"200000" name:"lives"`
+	LifecyclePoll      time.Duration `help:"Time between two polls of a task whose full life is measured." default:"1s" name:"lives-poll"`
+	LifecyclesInFlight int           `help:"Tasks in flight while measuring full lives." default:"4000" name:"lives-in-flight"`
+	Timeout            time.Duration `help:"Time limit of one measurement." default:"20m"`
 }
 
 type videoReport struct {
-	Machine machine        `json:"machine"`
-	Flights []flightResult `json:"in_flight,omitempty"`
-	Lives   []livesResult  `json:"lives,omitempty"`
+	Machine    machine           `json:"machine"`
+	Flights    []flightResult    `json:"in_flight,omitempty"`
+	Lifecycles []lifecycleResult `json:"lives,omitempty"`
 }
 
 const (
@@ -42,13 +42,13 @@ func (c videoCommand) Validate() error {
 		}
 	}
 	switch {
-	case c.Lives < 0 || c.Lives > maxTasks:
-		return fmt.Errorf("--lives: %d is not between 0 and %d", c.Lives, maxTasks)
-	case c.Lives > 0 && c.Lives < 4*c.LivesInFlight:
-		return fmt.Errorf("--lives: %d is not enough to keep %d tasks in flight; want four times as many or more", c.Lives, c.LivesInFlight)
-	case c.LivesInFlight < 1 || c.LivesInFlight > 120_000:
-		return fmt.Errorf("--lives-in-flight: %d is not between 1 and 120000", c.LivesInFlight)
-	case c.Hold < time.Second || c.Poll < 100*time.Millisecond || c.LivesPoll < 100*time.Millisecond:
+	case c.Lifecycles < 0 || c.Lifecycles > maxTasks:
+		return fmt.Errorf("--lives: %d is not between 0 and %d", c.Lifecycles, maxTasks)
+	case c.Lifecycles > 0 && c.Lifecycles < 4*c.LifecyclesInFlight:
+		return fmt.Errorf("--lives: %d is not enough to keep %d tasks in flight; want four times as many or more", c.Lifecycles, c.LifecyclesInFlight)
+	case c.LifecyclesInFlight < 1 || c.LifecyclesInFlight > 120_000:
+		return fmt.Errorf("--lives-in-flight: %d is not between 1 and 120000", c.LifecyclesInFlight)
+	case c.Hold < time.Second || c.Poll < 100*time.Millisecond || c.LifecyclePoll < 100*time.Millisecond:
 		return errors.New("--hold needs 1s or more, --poll and --lives-poll 100ms or more")
 	case c.AckWait < 3*time.Second || c.AckWait > time.Hour:
 		return fmt.Errorf("--ack-wait: %s is not between 3s and 1h", c.AckWait)
@@ -74,12 +74,12 @@ func (c videoCommand) Run(ctx context.Context) error {
 			}
 			report.Flights = append(report.Flights, r)
 		}
-		if c.Lives > 0 {
-			r, err := w.lives(ctx, c, sync)
+		if c.Lifecycles > 0 {
+			r, err := w.lifecycles(ctx, c, sync)
 			if err != nil {
 				return fmt.Errorf("full lives, fsync %s: %w", onOff(sync), err)
 			}
-			report.Lives = append(report.Lives, r)
+			report.Lifecycles = append(report.Lifecycles, r)
 		}
 	}
 	if c.JSON {
@@ -114,11 +114,11 @@ func printJSON(v any) error {
 
 // Design goals for a machine with two cores.
 const (
-	aimLateness    = 0.1     // seconds, p99
-	aimTaskBytes   = 4 << 10 // per task in flight
-	aimLivesSecond = 1000    // without fsync
-	aimLivesFsync  = 0.7     // lives with fsync, relative to lives without fsync
-	aimCreateMS    = 0.25    // service CPU per task admitted and submitted, without fsync
+	aimLateness            = 0.1     // seconds, p99
+	aimTaskBytes           = 4 << 10 // per task in flight
+	aimLifecyclesPerSecond = 1000    // without fsync
+	aimLifecyclesFsync     = 0.7     // lifecycles with fsync, relative to lifecycles without fsync
+	aimCreateMS            = 0.25    // service CPU per task admitted and submitted, without fsync
 )
 
 func (r videoReport) print() error { return printTables(r.Machine, r.tables()) }
@@ -140,19 +140,19 @@ func (r videoReport) tables() []table {
 			fmt.Sprintf("%s (%s-%s)", number(f.LateP99*1000), number(f.LateP99Low*1000), number(f.LateP99High*1000)),
 			fmt.Sprintf("%.2f %%", f.LateUnder100*100), aim(f.LateP99 < aimLateness), number(f.ServiceCores), number(f.SandboxCores), f.LoadAvg)
 	}
-	lives := table{title: "Full lives: NATS publish, admission, create, two polls, all events, the feed, ack"}
-	lives.add("fsync", "lives/s", "aim 1,000 (off)", "on to off", fmt.Sprintf("aim %g", aimLivesFsync), "service CPU ms/life", "sandbox CPU ms/life", "client CPU ms/life", "polls/life", "failed", "load")
-	fsync, fsyncVerdict := r.livesFsync()
-	for _, l := range r.Lives {
-		verdict := aimWithout(l.Fsync, l.PerSecond >= aimLivesSecond)
+	lifecycles := table{title: "Full lives: NATS publish, admission, create, two polls, all events, the feed, ack"}
+	lifecycles.add("fsync", "lives/s", "aim 1,000 (off)", "on to off", fmt.Sprintf("aim %g", aimLifecyclesFsync), "service CPU ms/life", "sandbox CPU ms/life", "client CPU ms/life", "polls/life", "failed", "load")
+	fsync, fsyncVerdict := r.lifecyclesFsync()
+	for _, l := range r.Lifecycles {
+		verdict := aimWithout(l.Fsync, l.PerSecond >= aimLifecyclesPerSecond)
 		toOff, fsyncAim := "-", "-"
 		if l.Fsync == onOff(true) {
 			toOff, fsyncAim = ratio(fsync), fsyncVerdict
 		}
-		lives.add(l.Fsync, number(l.PerSecond), verdict, toOff, fsyncAim, number(l.ServiceMS), number(l.SandboxMS), number(l.ClientMS), number(l.PollsPerLife),
+		lifecycles.add(l.Fsync, number(l.PerSecond), verdict, toOff, fsyncAim, number(l.ServiceMS), number(l.SandboxMS), number(l.ClientMS), number(l.PollsPerLife),
 			fmt.Sprint(l.Failed), l.LoadAvg)
 	}
-	return []table{admission, memory, polls, lives}
+	return []table{admission, memory, polls, lifecycles}
 }
 
 // aimWithout returns the verdict on a design goal that applies only without fsync.
@@ -163,17 +163,17 @@ func aimWithout(fsync string, met bool) string {
 	return aim(met)
 }
 
-// livesFsync compares lives with fsync to lives without, if both were measured.
-func (r videoReport) livesFsync() (toOff float64, verdict string) {
+// lifecyclesFsync compares lifecycles with fsync to lifecycles without, if both were measured.
+func (r videoReport) lifecyclesFsync() (toOff float64, verdict string) {
 	rates := map[string]float64{}
-	for _, l := range r.Lives {
+	for _, l := range r.Lifecycles {
 		rates[l.Fsync] = l.PerSecond
 	}
 	on, off := rates[onOff(true)], rates[onOff(false)]
 	if on == 0 || off == 0 {
 		return 0, "-"
 	}
-	return on / off, aim(on/off >= aimLivesFsync)
+	return on / off, aim(on/off >= aimLifecyclesFsync)
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }

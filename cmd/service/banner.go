@@ -63,7 +63,7 @@ func (s banner) String() string {
 		return b.String()
 	}
 	video, chat := s.exampleModel(config.KindVideo), s.exampleModel(config.KindChat)
-	b.WriteString("\nTry it" + s.unsaid() + ":\n")
+	b.WriteString("\nTry it" + s.explainVariables() + ":\n")
 	if chat != "" {
 		fmt.Fprintf(&b, "  curl -N%s %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"+
 			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.Config().HTTP.TLS, "--cacert"), s.tryHTTP(), s.authorization(), chat)
@@ -114,9 +114,9 @@ func serverFlag(server string) string {
 
 func (s banner) idle() bool { return len(s.Config().Routes) == 0 }
 
-// unsaid explains the variables in the sample commands, because the banner knows neither API keys
-// nor the client's files.
-func (s banner) unsaid() string {
+// explainVariables explains the variables in the sample commands, because the banner knows neither
+// API keys nor the client's files.
+func (s banner) explainVariables() string {
 	var what []string
 	if len(s.Config().APIKeys) > 0 {
 		what = append(what, "KEY: an API key")

@@ -132,13 +132,13 @@ func (d *demoClient) publish(ctx context.Context) error {
 		if _, err := d.js.Publish(ctx, subj, data); err != nil {
 			return fmt.Errorf("publish to %s: %w", subj, err)
 		}
-		d.say("published", "%s, %s of Protobuf", subj, plural.Count(len(data), "byte"))
+		d.print("published", "%s, %s of Protobuf", subj, plural.Count(len(data), "byte"))
 	}
 	fmt.Fprintf(d.out, "\nEvents as they arrive:\n")
 	return nil
 }
 
-// say prints one line: seconds since the start, a word, and the details.
-func (d *demoClient) say(word, format string, args ...any) {
+// print prints one line: seconds since the start, a word, and the details.
+func (d *demoClient) print(word, format string, args ...any) {
 	fmt.Fprintf(d.out, "%6.2fs  %-11s %s\n", time.Since(d.begin).Seconds(), word, fmt.Sprintf(format, args...))
 }

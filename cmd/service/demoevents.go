@@ -43,7 +43,7 @@ func (d *demoClient) show(m *nats.Msg) error {
 	if err != nil {
 		return err
 	}
-	d.say(task.StatusWord(e.Job.GetStatus()), "%s v%d%s", short(e.Job.GetId()), e.Version(), command.EventDetail(e))
+	d.print(task.StatusWord(e.Job.GetStatus()), "%s v%d%s", short(e.Job.GetId()), e.Version(), command.EventDetail(e))
 	if e.Terminal() {
 		d.ended = append(d.ended, demoJob{name.Kind, name.ID})
 	}
@@ -73,7 +73,7 @@ func (d *demoClient) showChunk(m *nats.Msg) error {
 		if err := json.Unmarshal(block, &b); err != nil {
 			return err
 		}
-		d.say("chunk", "%s #%d  %s", short(chunk.GetId()), chunk.GetIndex()+uint64(i), d.grown(b))
+		d.print("chunk", "%s #%d  %s", short(chunk.GetId()), chunk.GetIndex()+uint64(i), d.grown(b))
 	}
 	return nil
 }

@@ -29,9 +29,9 @@ const hostileSeed = 20261122
 
 // Limits of a siege for the whole process, including the attackers.
 const (
-	mostLiveHeap   = 1500 << 20 // bytes at any time during the siege
-	mostHeapAfter  = 96 << 20   // bytes of growth after the siege; the broker keeps half of it as buffers
-	mostGoroutines = 40         // growth after the siege
+	maxLiveHeap        = 1500 << 20 // bytes at any time during the siege
+	maxHeapGrowth      = 96 << 20   // bytes of growth after the siege; the broker keeps half of it as buffers
+	maxGoroutineGrowth = 40         // growth after the siege
 )
 
 // Secrets of the tenant and the upstream, and a marker in prompts. None of them may leak.
@@ -187,8 +187,8 @@ func TestTenThousandHostileInputs(t *testing.T) {
 	}
 	entrances.Wait()
 
-	if most := peak(); most > mostLiveHeap {
-		t.Errorf("the heap had %d MiB at its most; the limit is %d", most>>20, mostLiveHeap>>20)
+	if most := peak(); most > maxLiveHeap {
+		t.Errorf("the heap had %d MiB at its most; the limit is %d", most>>20, maxLiveHeap>>20)
 	} else {
 		t.Logf("%d inputs; the heap had %d MiB at its most", s.sent.Load(), most>>20)
 	}
@@ -289,7 +289,7 @@ func (s *siege) noGrowth(before footprint) {
 	var now footprint
 	await(s.t, "the end of what the inputs began", func() bool {
 		now = measure()
-		return now.goroutines <= before.goroutines+mostGoroutines && now.heap <= before.heap+mostHeapAfter
+		return now.goroutines <= before.goroutines+maxGoroutineGrowth && now.heap <= before.heap+maxHeapGrowth
 	})
 	s.t.Logf("heap %d MiB before, %d after; goroutines %d before, %d after", before.heap>>20, now.heap>>20, before.goroutines, now.goroutines)
 }

@@ -227,7 +227,7 @@ func TestFloods(t *testing.T) {
 	})
 	await(t, "the end of the floods", func() bool {
 		n, err := f.metric(metricGoroutines)
-		return err == nil && n < before+mostGoroutines
+		return err == nil && n < before+maxGoroutineGrowth
 	})
 }
 

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestSystemdIsTold proves that a service with Type=notify reports its start and stop to systemd.
-func TestSystemdIsTold(t *testing.T) {
+// TestSystemdIsNotified proves that a service with Type=notify reports its start and stop to
+// systemd.
+func TestSystemdIsNotified(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("systemd is of Linux, and its datagram sockets are of Unix")

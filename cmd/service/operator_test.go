@@ -80,19 +80,19 @@ func (c operatorCommand) into(v any, args ...string) {
 	}
 }
 
-type listedLetter struct {
-	Sequence string
-	DataSize string `json:"data_size"`
-	Letter   struct {
+type listedDeadLetter struct {
+	Sequence   string
+	DataSize   string `json:"data_size"`
+	DeadLetter struct {
 		ID, Data       string
 		UpstreamTaskID string `json:"upstream_task_id"`
 		Error          struct{ Code string }
-	}
+	} `json:"letter"`
 }
 
-func (c operatorCommand) lettersOf(code string) []listedLetter {
+func (c operatorCommand) deadLettersOf(code string) []listedDeadLetter {
 	c.t.Helper()
-	var list struct{ Letters []listedLetter }
+	var list struct{ Letters []listedDeadLetter }
 	c.into(&list, "dead", "list", "--code", code)
 	return list.Letters
 }
@@ -166,8 +166,8 @@ func TestOperatorCommand(t *testing.T) {
 	if out := c.ok("dead", "list"); strings.Count(out, "submission_outcome_unknown") != 2 || !strings.Contains(out, unknown) || strings.Contains(out, "secret") {
 		t.Errorf("printed\n%s", out)
 	}
-	letters := c.lettersOf("submission_outcome_unknown")
-	if len(letters) != 2 || letters[0].Letter.ID != unknown || letters[0].Letter.Data != "" || letters[0].DataSize == "" {
+	letters := c.deadLettersOf("submission_outcome_unknown")
+	if len(letters) != 2 || letters[0].DeadLetter.ID != unknown || letters[0].DeadLetter.Data != "" || letters[0].DataSize == "" {
 		t.Fatalf("listed %+v", letters)
 	}
 	first, second := letters[0].Sequence, letters[1].Sequence
@@ -177,8 +177,8 @@ func TestOperatorCommand(t *testing.T) {
 	if out := c.ok("dead", "show", first, "--body"); !strings.Contains(out, `secret"`) {
 		t.Errorf("show --body printed\n%s", out)
 	}
-	var shown listedLetter
-	if c.into(&shown, "dead", "show", first); shown.Letter.Data != "" || shown.Letter.ID != unknown {
+	var shown listedDeadLetter
+	if c.into(&shown, "dead", "show", first); shown.DeadLetter.Data != "" || shown.DeadLetter.ID != unknown {
 		t.Errorf("show --json printed %+v", shown)
 	}
 	before := w.up.Sandbox.Stats().Creates
@@ -236,9 +236,9 @@ func TestOperatorAttachCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(answer)
-	var letters []listedLetter
-	await(t, "the letter", func() bool {
-		letters = c.lettersOf("orphaned_submission")
+	var letters []listedDeadLetter
+	await(t, "the dead letter", func() bool {
+		letters = c.deadLettersOf("orphaned_submission")
 		return len(letters) == 1
 	})
 	if out, code := c.run("erase", "acme", id); code != 0 {
@@ -249,7 +249,7 @@ func TestOperatorAttachCommand(t *testing.T) {
 	w.awaitStatus(t, attached, "completed")
 	for _, again := range [][]string{{"dead", "redrive", letter}, {"attach", letter}, {"attach", letter, "another"}, {"dead", "drop", letter}} {
 		if out, code := c.run(again...); code != command.ExitNotFound || !strings.Contains(out, "letter_not_found: ") || !strings.Contains(out, "attached") {
-			t.Errorf("%v of a letter that was attached: %d %q", again, code, out)
+			t.Errorf("%v of a dead letter that was attached: %d %q", again, code, out)
 		}
 	}
 	if n := w.up.Sandbox.Stats().Creates; n != 1 {
@@ -277,9 +277,9 @@ func TestOperatorLookUpCommand(t *testing.T) {
 		}
 	}
 	close(answer)
-	var letters []listedLetter
-	await(t, "the letters", func() bool {
-		letters = c.lettersOf("orphaned_submission")
+	var letters []listedDeadLetter
+	await(t, "the dead letters", func() bool {
+		letters = c.deadLettersOf("orphaned_submission")
 		return len(letters) == 2
 	})
 	found := 0
@@ -525,25 +525,25 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		code int
 		says string
 	}{
-		"no key":            {operatorCommand{t, server, ""}, []string{"routes"}, command.ExitUsage, "GENBUS_OPERATOR_KEY"},
-		"a tenant's key":    {operatorCommand{t, server, "acme-0123456789abcdef"}, []string{"routes"}, command.ExitDenied, "operator_required"},
-		"an unknown key":    {operatorCommand{t, server, "nobody"}, []string{"routes"}, command.ExitDenied, "invalid_api_key"},
-		"key in a file":     {operatorCommand{t, server, ""}, []string{"--key-file", file, "routes"}, 0, config.SandboxVideoRoute},
-		"no such file":      {operatorCommand{t, server, ""}, []string{"--key-file", file + "x", "routes"}, command.ExitUsage, "no such file"},
-		"nobody there":      {operatorCommand{t, "127.0.0.1:1", opsKey}, []string{"routes"}, command.ExitUnavailable, "genbus: cannot reach genbus at 127.0.0.1:1 (--server): connection refused"},
-		"in clear":          {operatorCommand{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, command.ExitUsage, "--tls"},
-		"a wrong kind":      {operatorCommand{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, command.ExitUsage, "invalid_request"},
-		"no job":            {operatorCommand{t, server, opsKey}, []string{"erase", "acme", "x"}, command.ExitUsage, "video_… or chat_…"},
-		"no job either":     {operatorCommand{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, command.ExitUsage, "video_… or chat_…"},
-		"not TLS there":     {operatorCommand{t, server, opsKey}, []string{"--tls", "routes"}, command.ExitUsage, "the server does not speak TLS: omit --tls"},
-		"no certificate":    {operatorCommand{t, server, opsKey}, []string{"--ca", file, "routes"}, command.ExitUsage, "--ca"},
-		"no pair":           {operatorCommand{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, command.ExitUsage, "--cert"},
-		"no such letter":    {operatorCommand{t, server, opsKey}, []string{"attach", "77"}, command.ExitNotFound, "letter_not_found"},
-		"limit":             {operatorCommand{t, server, opsKey}, []string{"tenants", "--limit", "-1"}, command.ExitUsage, "--limit: -1 is invalid; use 1 to 100"},
-		"since":             {operatorCommand{t, server, opsKey}, []string{"jobs", "list", "--since", "-1h"}, command.ExitUsage, "--since: -1h0m0s is negative; use a duration such as 1h"},
-		"idle":              {operatorCommand{t, server, opsKey}, []string{"bulk", "cancel", "--all", "--idle", "-.5h"}, command.ExitUsage, "--idle: -30m0s is negative; use a duration such as 1h"},
-		"timeout":           {operatorCommand{t, server, opsKey}, []string{"routes", "--timeout", "0s"}, command.ExitUsage, "--timeout: 0s must be more than 0"},
-		"not even a number": {operatorCommand{t, server, opsKey}, []string{"dead", "drop", "x"}, command.ExitUsage, "expected"},
+		"no key":              {operatorCommand{t, server, ""}, []string{"routes"}, command.ExitUsage, "GENBUS_OPERATOR_KEY"},
+		"a tenant's key":      {operatorCommand{t, server, "acme-0123456789abcdef"}, []string{"routes"}, command.ExitDenied, "operator_required"},
+		"an unknown key":      {operatorCommand{t, server, "nobody"}, []string{"routes"}, command.ExitDenied, "invalid_api_key"},
+		"key in a file":       {operatorCommand{t, server, ""}, []string{"--key-file", file, "routes"}, 0, config.SandboxVideoRoute},
+		"no such file":        {operatorCommand{t, server, ""}, []string{"--key-file", file + "x", "routes"}, command.ExitUsage, "no such file"},
+		"nobody there":        {operatorCommand{t, "127.0.0.1:1", opsKey}, []string{"routes"}, command.ExitUnavailable, "genbus: cannot reach genbus at 127.0.0.1:1 (--server): connection refused"},
+		"in clear":            {operatorCommand{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, command.ExitUsage, "--tls"},
+		"a wrong kind":        {operatorCommand{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, command.ExitUsage, "invalid_request"},
+		"no job":              {operatorCommand{t, server, opsKey}, []string{"erase", "acme", "x"}, command.ExitUsage, "video_… or chat_…"},
+		"no job either":       {operatorCommand{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, command.ExitUsage, "video_… or chat_…"},
+		"not TLS there":       {operatorCommand{t, server, opsKey}, []string{"--tls", "routes"}, command.ExitUsage, "the server does not speak TLS: omit --tls"},
+		"no certificate":      {operatorCommand{t, server, opsKey}, []string{"--ca", file, "routes"}, command.ExitUsage, "--ca"},
+		"no pair":             {operatorCommand{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, command.ExitUsage, "--cert"},
+		"no such dead letter": {operatorCommand{t, server, opsKey}, []string{"attach", "77"}, command.ExitNotFound, "letter_not_found"},
+		"limit":               {operatorCommand{t, server, opsKey}, []string{"tenants", "--limit", "-1"}, command.ExitUsage, "--limit: -1 is invalid; use 1 to 100"},
+		"since":               {operatorCommand{t, server, opsKey}, []string{"jobs", "list", "--since", "-1h"}, command.ExitUsage, "--since: -1h0m0s is negative; use a duration such as 1h"},
+		"idle":                {operatorCommand{t, server, opsKey}, []string{"bulk", "cancel", "--all", "--idle", "-.5h"}, command.ExitUsage, "--idle: -30m0s is negative; use a duration such as 1h"},
+		"timeout":             {operatorCommand{t, server, opsKey}, []string{"routes", "--timeout", "0s"}, command.ExitUsage, "--timeout: 0s must be more than 0"},
+		"not even a number":   {operatorCommand{t, server, opsKey}, []string{"dead", "drop", "x"}, command.ExitUsage, "expected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

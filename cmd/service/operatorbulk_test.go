@@ -61,7 +61,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := c.run("bulk", "attach", list, "--yes"); code != command.ExitNotPossible || !strings.Contains(out, "2 on the list were not found") || !strings.Contains(out, "dead letter 17 (") {
-		t.Errorf("bulk attach of letters that there never were: %d\n%s", code, out)
+		t.Errorf("bulk attach of dead letters that there never were: %d\n%s", code, out)
 	}
 	if err := os.WriteFile(list, []byte("17 task_1 x\n"), 0o600); err != nil {
 		t.Fatal(err)

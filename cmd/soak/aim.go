@@ -130,7 +130,7 @@ func (s *storm) strike(ctx context.Context, at step, m moment, meanwhile func() 
 	both.Go(meanwhile)
 	both.Go(func() error {
 		if !a.await(ctx) {
-			say("no %s was sent", m.name)
+			progressf("no %s was sent", m.name)
 			return nil
 		}
 		end := func() {}

@@ -47,12 +47,12 @@ func (s *storm) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	before := s.told.Refusals(codeFull)
+	before := s.recorder.Refusals(codeFull)
 	full, stop := context.WithTimeout(ctx, fillTimeout)
 	defer stop()
 	var burst errgroup.Group
 	burst.Go(func() error { return s.burst(full, load.Plain, fillBurst) })
-	for s.told.Refusals(codeFull) < before+fillRefusals && faultinject.Pause(full, 100*time.Millisecond) {
+	for s.recorder.Refusals(codeFull) < before+fillRefusals && faultinject.Pause(full, 100*time.Millisecond) {
 		continue
 	}
 	if full.Err() != nil && ctx.Err() == nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// noticed limits the time until the service reports the full disk.
-	noticed = 30 * time.Second
+	// detectTimeout limits the time until the service reports the full disk.
+	detectTimeout = 30 * time.Second
 	// fillBlock is the size of one write to the filler, in bytes.
 	fillBlock = 64 << 10
 )
@@ -30,11 +30,11 @@ func (s *storm) fullDisk(ctx context.Context, long time.Duration) error {
 		return err
 	}
 	block := make([]byte, fillBlock)
-	full, cancel := context.WithTimeout(ctx, noticed)
+	full, cancel := context.WithTimeout(ctx, detectTimeout)
 	defer cancel()
 	for s.fleet.ready(ctx, r) == nil { // only a write detects the full disk
 		if _, err := f.Write(block); err != nil && !faultinject.Pause(full, 100*time.Millisecond) {
-			s.broke("full-disk", "%s is ready for jobs %s after its disk was full", r.Name, noticed)
+			s.broke("full-disk", "%s is ready for jobs %s after its disk was full", r.Name, detectTimeout)
 			break
 		}
 	}

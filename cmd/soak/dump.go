@@ -22,7 +22,7 @@ func (w *world) dump(ctx context.Context) error {
 		return err
 	}
 	for i, r := range w.fleet.replicas {
-		say("the stacks of %s go to its log", r.Name)
+		progressf("the stacks of %s go to its log", r.Name)
 		end := w.storm.begin(w.storm.replicaFault(check.FaultKill, i))
 		err := w.quit(ctx, r)
 		end()

@@ -30,9 +30,8 @@ func (s *storm) cancelKill(ctx context.Context, target int, away time.Duration) 
 	return errors.Join(both.Wait(), s.mix("usual"))
 }
 
-// mostInFlight limits the number of a replica's creates that are in flight when the first one
-// fails.
-const mostInFlight = 10
+// maxInFlight limits the number of a replica's creates that are in flight when the first one fails.
+const maxInFlight = 10
 
 // failing makes the first of two upstreams accept all creates and answer 500. After the creates in
 // flight, it may get only one trial per wait, and the wait doubles each time.
@@ -46,7 +45,7 @@ func (s *storm) failing(ctx context.Context, long time.Duration) error {
 	}
 	s.begin(check.Fault{Kind: check.FaultMix, Target: "failing"})()
 	faultinject.Pause(ctx, long)
-	lost, most := 0, 1+mostInFlight*len(s.fleet.replicas)
+	lost, most := 0, 1+maxInFlight*len(s.fleet.replicas)
 	for _, p := range s.up.frail.Ledger() {
 		if p.Op == faultinject.OpCreate && p.Time.After(begin) {
 			lost++

@@ -17,8 +17,8 @@ var workDurables = []string{
 	subject.WorkDurable(subject.Video, modelFilm), subject.WorkDurable(subject.Video, modelReel), subject.WorkDurable(subject.Chat, modelTalk),
 }
 
-// mostForeignAcks limits the messages of one consumer that are returned at once.
-const mostForeignAcks = 50
+// maxForeignAcks limits the messages of one consumer that are returned at once.
+const maxForeignAcks = 50
 
 // foreignAck returns or extends work in flight in place of its holders. Acks are not fenced, so the
 // broker accepts them and delivers the work to a second holder.
@@ -47,7 +47,7 @@ func (s *storm) foreignAck(ctx context.Context) error {
 // returnWork answers the messages after the last acked one up to the last delivered one. It sends a
 // NAK for two of every three messages and a +WPI for the others.
 func (r *reader) returnWork(durable string, info *jetstream.ConsumerInfo) error {
-	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, mostForeignAcks)+1)
+	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, maxForeignAcks)+1)
 	for seq := from; seq <= info.Delivered.Stream; seq++ {
 		word := "-NAK"
 		if seq%3 == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// mostUp is the longest pause between two kills.
-const mostUp = 3 * time.Second
+// maxUptime is the longest pause between two kills.
+const maxUptime = 3 * time.Second
 
 // kills kills replicas at random moments, with the usual upstream faults.
 func (s *storm) kills(ctx context.Context, seed uint64, n int) error {
@@ -18,11 +18,11 @@ func (s *storm) kills(ctx context.Context, seed uint64, n int) error {
 		return err
 	}
 	for i := range n {
-		if !faultinject.Pause(ctx, between(r, 0, mostUp)) {
+		if !faultinject.Pause(ctx, between(r, 0, maxUptime)) {
 			return nil
 		}
 		if i%20 == 0 {
-			say("kill %d of %d", i+1, n)
+			progressf("kill %d of %d", i+1, n)
 		}
 		if err := s.kill(ctx, r.IntN(len(s.fleet.replicas)), between(r, 0, 500*time.Millisecond)); err != nil {
 			return err

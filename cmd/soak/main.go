@@ -1,4 +1,4 @@
-// Command soak runs genbus under faults and load, and then checks what clients were told against
+// Command soak runs genbus under faults and load, and then checks the answers of clients against
 // the streams and the upstreams. It exits with status 1 if a promise was broken. It does not
 // simulate power loss.
 package main
@@ -113,7 +113,7 @@ func (c *cli) options() options {
 	return o
 }
 
-// say reports progress on stderr. Only the result goes to stdout.
-func say(format string, args ...any) {
+// progressf reports progress on stderr. Only the result goes to stdout.
+func progressf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().UTC().Format("15:04:05 ")+format+"\n", args...)
 }

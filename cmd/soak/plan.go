@@ -110,9 +110,9 @@ func (p plan) String() string {
 
 // draw is an action with its weight and the range of its duration.
 type draw struct {
-	action      action
-	weight      int
-	least, most time.Duration
+	action   action
+	weight   int
+	min, max time.Duration
 }
 
 // ackWait is the ack_wait of all routes.
@@ -121,22 +121,22 @@ const ackWait = 5 * time.Second
 // Duration of a stop aimed at an admission. It is longer than the deadlines of an admission (8 s
 // for the admission itself), and sometimes longer than all limits of a job.
 const (
-	leastAimStop, mostAimStop = 9 * time.Second, 12 * time.Second
-	leastLongStop             = deadline + time.Second
-	mostLongStop              = leastLongStop + 10*time.Second
-	// mostAfter is the longest hold of an answer before the replica is broken.
-	mostAfter = 500 * time.Millisecond
+	minAimStop, maxAimStop = 9 * time.Second, 12 * time.Second
+	minLongStop            = deadline + time.Second
+	maxLongStop            = minLongStop + 10*time.Second
+	// maxAfter is the longest hold of an answer before the replica is broken.
+	maxAfter = 500 * time.Millisecond
 )
 
 // Duration for which an upstream fails creates.
-const leastFailing, mostFailing = 15 * time.Second, 25 * time.Second
+const minFailing, maxFailing = 15 * time.Second, 25 * time.Second
 
 var singleDraws = []draw{
 	{kill, 6, 100 * time.Millisecond, 4 * time.Second},
 	{rolling, 2, 0, 2 * time.Second},
 	{stopReplica, 3, ackWait + time.Second, 4 * ackWait},
 	{aimKill, 4, 100 * time.Millisecond, 4 * time.Second},
-	{aimStop, 2, leastAimStop, mostAimStop},
+	{aimStop, 2, minAimStop, maxAimStop},
 	{pauseRoute, 1, time.Second, 4 * time.Second},
 	{foreignAck, 1, 0, 0},
 	{large, 1, 0, 0},
@@ -146,7 +146,7 @@ var singleDraws = []draw{
 	{stream, 1, 0, 0},
 	{routes, 2, time.Second, 3 * ackWait},
 	{cancelKill, 2, 100 * time.Millisecond, 4 * time.Second},
-	{failing, 1, leastFailing, mostFailing},
+	{failing, 1, minFailing, maxFailing},
 	{changeMix, 3, 0, 0},
 }
 
@@ -156,7 +156,7 @@ var clusterDraws = []draw{
 	{rolling, 2, 0, 2 * time.Second},
 	{stopReplica, 4, ackWait + time.Second, 5 * ackWait},
 	{aimKill, 4, 100 * time.Millisecond, 4 * time.Second},
-	{aimStop, 3, leastAimStop, mostAimStop},
+	{aimStop, 3, minAimStop, maxAimStop},
 	{aimHold, 3, time.Second, 4 * ackWait},
 	{cutReplica, 4, ackWait + time.Second, 5 * ackWait},
 	{nodeKill, 4, 200 * time.Millisecond, 15 * time.Second},
@@ -176,7 +176,7 @@ var clusterDraws = []draw{
 	{routesNode, 2, time.Second, 3 * ackWait},
 	{clock, 2, ackWait, 5 * ackWait},
 	{cancelKill, 3, 100 * time.Millisecond, 8 * time.Second},
-	{failing, 2, leastFailing, mostFailing},
+	{failing, 2, minFailing, maxFailing},
 	{changeMix, 4, 0, 0},
 }
 
@@ -270,7 +270,7 @@ func (o options) step(r *rand.Rand, draws []draw, left time.Duration) step {
 
 // drawn draws the details of a step. left is the remaining time of the run.
 func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
-	s := step{Action: d.action, For: between(r, d.least, d.most)}
+	s := step{Action: d.action, For: between(r, d.min, d.max)}
 	switch d.action {
 	case changeMix:
 		s.Mix = mixNames[r.IntN(len(mixNames))]
@@ -294,14 +294,14 @@ func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
 // drawAim draws the details of an aimed step. With an embedded broker, answers cannot be held.
 func (o options) drawAim(r *rand.Rand, s *step, left time.Duration) {
 	if o.Cluster {
-		s.After = between(r, 0, mostAfter)
+		s.After = between(r, 0, maxAfter)
 	}
 	if s.Action != aimStop {
 		return
 	}
 	s.Late = o.Cluster && r.IntN(2) == 0
-	if r.IntN(4) == 0 && left > mostLongStop {
-		s.For = between(r, leastLongStop, mostLongStop)
+	if r.IntN(4) == 0 && left > maxLongStop {
+		s.For = between(r, minLongStop, maxLongStop)
 	}
 }
 

@@ -61,7 +61,7 @@ func (r result) sections() []section {
 		{"Inline chats, by their end in the log", counted(c.Inline)},
 		{"POSTs on the wire, by fault", nested(named(c.Posts))},
 		{"Unknown outcomes, by what explains them", counted(c.Unknown)},
-		{"Dead letters, by code", counted(c.Letters)},
+		{"Dead letters, by code", counted(c.DeadLetters)},
 		{"Questions of clients", counted(c.Asked)},
 		{"Answers that were not granted", counted(c.Errors)},
 		{"Lists that were not given", counted(c.Unlisted)},

@@ -57,14 +57,14 @@ func (r *replica) reload(ctx context.Context, draining string) error {
 		if err := r.process.Reload(); err != nil {
 			return err
 		}
-		if again, err := r.heard(ctx, done, refused); !again {
+		if again, err := r.awaitReload(ctx, done, refused); !again {
 			return err
 		}
 	}
 }
 
-// heard waits until the log shows another reload. again is true if that reload was refused.
-func (r *replica) heard(ctx context.Context, done, refused int) (again bool, err error) {
+// awaitReload waits until the log shows another reload. again is true if that reload was refused.
+func (r *replica) awaitReload(ctx context.Context, done, refused int) (again bool, err error) {
 	for {
 		nowDone, nowRefused, err := r.reloads()
 		switch {

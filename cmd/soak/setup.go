@@ -34,8 +34,8 @@ var grey = load.Tenant{Name: garbageTenant, Key: "soak-key-of-the-grey-tenant"}
 
 const operatorKey = "soak-key-of-the-operator"
 
-// mostAsked is the requests_per_second of the second tenant.
-const mostAsked = 60
+// requestRate is the requests_per_second of the second tenant.
+const requestRate = 60
 
 // Timeouts of the service, short enough for a run to reach each of them.
 const (
@@ -120,7 +120,7 @@ func (s setup) yaml() ([]byte, error) {
 	}
 	return yaml.Marshal(map[string]any{
 		"api_keys": keys, "operator_keys": []any{map[string]string{"name": "soak", "key_sha256": hash(operatorKey)}},
-		"tenants": map[string]any{tenants[1].Name: map[string]any{"requests_per_second": mostAsked}},
+		"tenants": map[string]any{tenants[1].Name: map[string]any{"requests_per_second": requestRate}},
 		"http":    map[string]any{"addr": s.HTTP}, "grpc": map[string]any{"addr": s.GRPC}, "nats": nats,
 		"log": map[string]any{"format": "json"}, "shutdown": map[string]any{"grace": stopGrace.String()},
 		"chat": map[string]any{"max_attempts": chatAttempts},

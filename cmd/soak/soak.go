@@ -33,9 +33,9 @@ type options struct {
 	Steps plan
 }
 
-// settleTimeout is how long jobs may take to end after the faults. It is the sum of a job's longest
+// drainTimeout is how long jobs may take to end after the faults. It is the sum of a job's longest
 // limits and the time for a takeover.
-const settleTimeout = queueTimeout + deadline + endGrace + time.Minute
+const drainTimeout = queueTimeout + deadline + endGrace + time.Minute
 
 // clientLife is how long a client follows a job. It is the longest life of a job whose work item is
 // not deleted.
@@ -43,22 +43,22 @@ const clientLife = queueTimeout + deadline + endGrace
 
 type world struct {
 	options
-	dir   string
-	up    *upstreams
-	fleet *fleet
-	load  *load.Load
-	told  *load.Recorder
-	storm *storm
-	began time.Time // when all replicas were first ready
+	dir      string
+	up       *upstreams
+	fleet    *fleet
+	load     *load.Load
+	recorder *load.Recorder
+	storm    *storm
+	began    time.Time // when all replicas were first ready
 }
 
 func soak(ctx context.Context, o options) (r result, err error) {
-	w := &world{options: o, told: &load.Recorder{}}
+	w := &world{options: o, recorder: &load.Recorder{}}
 	defer func() { err = errors.Join(err, w.close(len(r.Violations) > 0 || err != nil)) }()
 	if err := w.open(ctx); err != nil {
 		return result{}, err
 	}
-	say("seed %d: %d replicas, %s, in %s", o.Seed, o.Replicas, o.broker(), w.dir)
+	progressf("seed %d: %d replicas, %s, in %s", o.Seed, o.Replicas, o.broker(), w.dir)
 	w.began = time.Now()
 	if err := w.work(ctx); err != nil {
 		return result{}, err
@@ -83,7 +83,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	}
 	binary := w.Service
 	if binary == "" {
-		say("building %s", servicePath)
+		progressf("building %s", servicePath)
 		if binary, err = build(ctx, w.dir, w.Race, w.plan().has(clock)); err != nil {
 			return err
 		}
@@ -99,10 +99,10 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.fleet, err = startFleet(ctx, w.options, w.dir, binary, w.up); err != nil {
 		return err
 	}
-	w.storm = &storm{fleet: w.fleet, up: w.up, told: w.told, seed: w.Seed}
+	w.storm = &storm{fleet: w.fleet, up: w.up, recorder: w.recorder, seed: w.Seed}
 	w.load, err = load.New(load.Options{
 		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats, Tenants: tenants, Others: []load.Tenant{grey},
-		VideoModels: []string{modelFilm, modelReel, modelPair}, MaxPayload: w.maxPayload(), ChatModels: []string{modelTalk}, Recorder: w.told, Life: clientLife,
+		VideoModels: []string{modelFilm, modelReel, modelPair}, MaxPayload: w.maxPayload(), ChatModels: []string{modelTalk}, Recorder: w.recorder, Life: clientLife,
 	})
 	w.storm.load = w.load
 	return err
@@ -125,7 +125,7 @@ func (w *world) rate() float64 {
 		return w.Rate
 	}
 	const (
-		oneKill = mostUp/2 + 500*time.Millisecond
+		oneKill = maxUptime/2 + 500*time.Millisecond
 		queued  = 0.85 // of all requests; the others are inline chats or abandoned
 	)
 	return float64(w.Jobs) / queued / (time.Duration(w.Kills) * oneKill).Seconds()
@@ -134,9 +134,9 @@ func (w *world) rate() float64 {
 // work runs load and faults, heals, and waits until all jobs have ended.
 func (w *world) work(ctx context.Context) error {
 	loaded := make(chan struct{})
-	lives, cancel := context.WithCancel(ctx)
+	loading, cancel := context.WithCancel(ctx)
 	defer func() { cancel(); <-loaded }()
-	go func() { defer close(loaded); w.load.Run(lives) }()
+	go func() { defer close(loaded); w.load.Run(loading) }()
 	watching, stop := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
 	defer func() { stop(); watchers.Wait() }()
@@ -152,11 +152,11 @@ func (w *world) work(ctx context.Context) error {
 	if err := w.storm.heal(ctx); err != nil {
 		return err
 	}
-	say("healed; waiting for the clients and the open jobs")
+	progressf("healed; waiting for the clients and the open jobs")
 	if err := w.await(ctx, loaded); err != nil {
 		return err
 	}
-	if err := w.settle(ctx); err != nil {
+	if err := w.drain(ctx); err != nil {
 		return err
 	}
 	return w.calm(ctx)
@@ -185,7 +185,7 @@ func (w *world) faults(ctx context.Context) error {
 // await waits until the clients are done with their jobs. If they are not, it dumps the stacks of
 // all processes.
 func (w *world) await(ctx context.Context, loaded <-chan struct{}) error {
-	limit := settleTimeout
+	limit := drainTimeout
 	if w.Jobs > 0 { // the remaining jobs must start first
 		limit += time.Duration(float64(w.Jobs) / w.rate() * float64(time.Second))
 	}
@@ -195,25 +195,25 @@ func (w *world) await(ctx context.Context, loaded <-chan struct{}) error {
 	case <-loaded:
 		return nil
 	case <-timer.C:
-		say("some clients are not done")
+		progressf("some clients are not done")
 		return w.dump(ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// settle waits until no job is open and no request in the inbox can become one. The checker judges
+// drain waits until no job is open and no request in the inbox can become one. The checker judges
 // jobs that remain open.
-func (w *world) settle(ctx context.Context) error {
+func (w *world) drain(ctx context.Context) error {
 	r, err := newReader(w.fleet.nats)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	for {
-		what, err := w.left(ctx, r)
+		what, err := w.openWork(ctx, r)
 		if err == nil && what == "" {
 			return nil
 		}
@@ -224,10 +224,10 @@ func (w *world) settle(ctx context.Context) error {
 	}
 }
 
-// left describes the open work. It returns "" if there is none. A message may stay in the inbox
+// openWork describes the open work. It returns "" if there is none. A message may stay in the inbox
 // although its request was admitted. If its reader was killed before the ack, the message stays
 // until it is redelivered.
-func (w *world) left(ctx context.Context, r *reader) (string, error) {
+func (w *world) openWork(ctx context.Context, r *reader) (string, error) {
 	jobs, inbox, err := r.open(ctx)
 	if err != nil {
 		return "", err
@@ -239,7 +239,7 @@ func (w *world) left(ctx context.Context, r *reader) (string, error) {
 	if inbox == 0 {
 		return "", nil
 	}
-	h := &check.History{Told: w.told.Told()}
+	h := &check.History{Calls: w.recorder.Calls()}
 	h.Faults, _ = w.storm.done()
 	if err := r.jobs(ctx, h); err != nil {
 		return "", err
@@ -259,16 +259,16 @@ func (w *world) watch(ctx context.Context) {
 			w.storm.broke("alive", "%s ended by itself", name)
 		}
 		if n%300 == 299 {
-			asked, good := w.told.Answers()
-			say("%d questions, %d granted", asked, good)
+			asked, good := w.recorder.Answers()
+			progressf("%d questions, %d granted", asked, good)
 		}
 	}
 }
 
 func (w *world) history(ctx context.Context) (*check.History, error) {
-	h := &check.History{Config: checked(), Began: w.began, Told: w.told.Told(), Followed: w.told.Followed()}
+	h := &check.History{Config: checked(), Began: w.began, Calls: w.recorder.Calls(), Followed: w.recorder.Followed()}
 	h.Final = w.load.WholeLists(ctx, w.fleet.up()) // before the log is read, so that the log contains everything listed
-	h.Lists = w.told.Lists()
+	h.Lists = w.recorder.Lists()
 	h.Faults, _ = w.storm.done()
 	w.up.addTo(h)
 	r, err := newReader(w.fleet.nats)
@@ -291,7 +291,7 @@ func (w *world) judge(h *check.History) result {
 	r.Violations = append(append(wrong, w.fleet.complaints()...), r.Violations...)
 	if len(r.Violations) > 0 || w.Keep {
 		if err := keep(filepath.Join(w.dir, "history.json"), h); err != nil {
-			say("the history is not kept: %v", err)
+			progressf("the history is not kept: %v", err)
 		}
 	}
 	return r
@@ -335,7 +335,7 @@ func (w *world) close(needed bool) error {
 		errs = append(errs, w.up.close())
 	}
 	if needed || w.Keep {
-		say("kept %s", w.dir)
+		progressf("kept %s", w.dir)
 	} else if w.dir != "" {
 		if w.SmallDisk {
 			errs = append(errs, unmountSmallDisk(w.dir))

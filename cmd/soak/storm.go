@@ -17,11 +17,11 @@ import (
 
 // storm performs the faults and records them.
 type storm struct {
-	fleet *fleet
-	up    *upstreams
-	load  *load.Load
-	told  *load.Recorder
-	seed  uint64
+	fleet    *fleet
+	up       *upstreams
+	load     *load.Load
+	recorder *load.Recorder
+	seed     uint64
 
 	mu     sync.Mutex
 	faults []check.Fault
@@ -36,7 +36,7 @@ const healTimeout = 90 * time.Second
 // run performs the steps of a plan until ctx ends. An error means that the harness cannot continue.
 func (s *storm) run(ctx context.Context, p plan) error {
 	for i := 0; i < len(p) && ctx.Err() == nil; i++ {
-		say("%s", p[i])
+		progressf("%s", p[i])
 		if err := s.do(ctx, p[i]); err != nil {
 			return fmt.Errorf("%s: %w", p[i], err)
 		}

@@ -49,7 +49,7 @@ func (r *reader) history(ctx context.Context, h *check.History) error {
 // jobs reads only the log and the dead letters.
 func (r *reader) jobs(ctx context.Context, h *check.History) error {
 	err := errors.Join(r.read(ctx, r.names.Tasks(), h), r.read(ctx, r.names.Dead(), h), r.read(ctx, r.names.Rejected(), h))
-	h.ReadLetters(func(o check.Object) ([]byte, error) { return r.object(ctx, o) })
+	h.ReadDeadLetters(func(o check.Object) ([]byte, error) { return r.object(ctx, o) })
 	return err
 }
 

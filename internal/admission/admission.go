@@ -18,14 +18,14 @@ import (
 // Admission is the only code that enqueues new jobs.
 type Admission struct {
 	*Tenants
-	cfg     *config.Live
-	b       *broker.Broker
-	log     *joblog.Log
-	bodies  *broker.Bodies
-	queue   *queue.Queue
-	firsts  *firsts
-	letters *quota.DeadLetterQuota
-	metrics *telemetry.Metrics
+	cfg         *config.Live
+	b           *broker.Broker
+	log         *joblog.Log
+	bodies      *broker.Bodies
+	queue       *queue.Queue
+	firsts      *firsts
+	deadLetters *quota.DeadLetterQuota
+	metrics     *telemetry.Metrics
 }
 
 // Options are the dependencies of Admission. All are required.
@@ -44,7 +44,7 @@ type Options struct {
 func New(o Options) *Admission {
 	return &Admission{
 		Tenants: newTenants(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}, o.Metrics),
-		cfg:     o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.DeadLetterQuota, metrics: o.Metrics, firsts: newFirsts(),
+		cfg:     o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, deadLetters: o.DeadLetterQuota, metrics: o.Metrics, firsts: newFirsts(),
 	}
 }
 

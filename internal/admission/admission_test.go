@@ -98,9 +98,9 @@ func TestAcceptedMeansStored(t *testing.T) {
 	}
 }
 
-// TestRoomIsLookedForByTheStoredItem checks that the item measured for log capacity equals the
+// TestCapacityIsReservedForTheStoredItem checks that the item measured for log capacity equals the
 // stored one, so that the first event is not larger.
-func TestRoomIsLookedForByTheStoredItem(t *testing.T) {
+func TestCapacityIsReservedForTheStoredItem(t *testing.T) {
 	t.Parallel()
 	s := setup(t, brokertest.Single(t))
 	r := video(strings.Repeat("r", 255), "a cat")
@@ -383,7 +383,7 @@ func TestABodyFitsIntoWhatNATSTakes(t *testing.T) {
 	}
 }
 
-func TestBrokerGone(t *testing.T) {
+func TestBrokerUnavailable(t *testing.T) {
 	t.Parallel()
 	b, err := broker.Open(t.Context(), broker.Options{
 		Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},

@@ -107,13 +107,13 @@ func (a *Admission) reserve(ctx context.Context, r Request, c Checked) (release 
 	// The limit applies only to requests. Results of the tenant's jobs are stored even beyond the
 	// limit.
 	if !r.Resolves {
-		if err := a.bodies.CheckRoom(ctx, r.Tenant); err != nil {
+		if err := a.bodies.CheckCapacity(ctx, r.Tenant); err != nil {
 			release()
 			return nil, bodiesFull(err)
 		}
 	}
 	if r.Kind == subject.Video && !r.Resolves {
-		if err := a.letters.Check(ctx, r.Tenant); err != nil {
+		if err := a.deadLetters.Check(ctx, r.Tenant); err != nil {
 			release()
 			return nil, err
 		}

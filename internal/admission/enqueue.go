@@ -125,7 +125,7 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool)
 		return placed{}, acceptanceFault(c.ID, sent, err)
 	}
 	if len(items) == 0 {
-		return a.endedMeanwhile(ctx, r, c, sent)
+		return a.findEnded(ctx, r, c, sent)
 	}
 	for _, i := range items {
 		work, unreadable := i.Decode()
@@ -140,9 +140,9 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool)
 	return there, err
 }
 
-// endedMeanwhile distinguishes a full stream from a job that ended between the publish and the
-// read. It returns the ended job from the log.
-func (a *Admission) endedMeanwhile(ctx context.Context, r Request, c Checked, sent bool) (placed, error) {
+// findEnded distinguishes a full stream from a job that ended between the publish and the read. It
+// returns the ended job from the log.
+func (a *Admission) findEnded(ctx context.Context, r Request, c Checked, sent bool) (placed, error) {
 	entry, there, err := a.attach(ctx, r, c)
 	switch {
 	case there:

@@ -32,11 +32,11 @@ func ByInbox(stream string, seq uint64, stored time.Time) Source {
 	}, "\x00")}
 }
 
-// ByLetterOf returns the source of the job created from an accepted job's dead letters. There is
-// only one such job, no matter how often the dead letters are written or redriven, or through which
-// ingress. paid is empty unless the upstream has a task in addition to the job's own. Each such
-// task gets its own job.
-func ByLetterOf(job string, accepted time.Time, paid string) Source {
+// ByDeadLetterOf returns the source of the job created from an accepted job's dead letters. There
+// is only one such job, no matter how often the dead letters are written or redriven, or through
+// which ingress. paid is empty unless the upstream has a task in addition to the job's own. Each
+// such task gets its own job.
+func ByDeadLetterOf(job string, accepted time.Time, paid string) Source {
 	return Source{text: strings.Join([]string{"dead", job, strconv.FormatInt(accepted.UnixNano(), 10), paid}, "\x00")}
 }
 

@@ -78,9 +78,9 @@ func TestWhatIsRefusedIsNotKept(t *testing.T) {
 	})
 }
 
-// TestWhatIsRefusedIsNotKeptForACallerThatGoesAway checks the same if the caller leaves while the
-// admission looks for the job after the stream answered "full".
-func TestWhatIsRefusedIsNotKeptForACallerThatGoesAway(t *testing.T) {
+// TestWhatIsRefusedIsNotKeptForACallerThatDisconnects checks the same if the caller leaves while
+// the admission looks for the job after the stream answered "full".
+func TestWhatIsRefusedIsNotKeptForACallerThatDisconnects(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		s, other := keeping(t, open(t)), open(t)

@@ -32,7 +32,7 @@ func TestObjectIsWrittenInTheOrderOfItsMembers(t *testing.T) {
 	}
 }
 
-func TestObjectMendsTextThatIsNotUnicode(t *testing.T) {
+func TestObjectRepairsTextThatIsNotUnicode(t *testing.T) {
 	t.Parallel()
 	var o Object
 	o.SetText("a\xff", "b\xff")

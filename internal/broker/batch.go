@@ -22,8 +22,8 @@ const (
 
 // These constants limit a batch. The server accepts up to 1,000 messages.
 const (
-	mostShared      = 500
-	mostSharedBytes = 2 << 20
+	maxShared      = 500
+	maxSharedBytes = 2 << 20
 	// largestShared is the size, in bytes, above which a message is sent alone.
 	largestShared = 128 << 10
 )
@@ -168,7 +168,7 @@ func (w *streamWriter) ask(id string) {
 func (w *streamWriter) giveUp(op *write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if op.state == writeInFlight && w.replies.forget(op.id) {
+	if op.state == writeInFlight && w.replies.remove(op.id) {
 		w.complete(op, writeResult{})
 		w.send()
 	}
@@ -187,11 +187,11 @@ func (b *batches) wasRead(id string, now place) (subject string, is bool) {
 	return u.subject, is
 }
 
-// settled reports whether the message with headers h is durably stored. If its batch is in flight,
-// settled waits, because the server may deliver messages of a batch that it could not sync. A batch
-// without an answer counts as not stored, but settled asks the server about it, so a later call may
+// synced reports whether the message with headers h is durably stored. If its batch is in flight,
+// synced waits, because the server may deliver messages of a batch that it could not sync. A batch
+// without an answer counts as not stored, but synced asks the server about it, so a later call may
 // return true. Messages outside this writer's batches count as stored.
-func (w *streamWriter) settled(h nats.Header) bool {
+func (w *streamWriter) synced(h nats.Header) bool {
 	id := h[headerBatch]
 	if len(id) == 0 {
 		return true
@@ -218,13 +218,13 @@ func (w *streamWriter) nextBatch() []*write {
 	if w.o.ShareFrom == 0 || w.batches.open() {
 		return nil
 	}
-	if w.lanes[Jobs].alone.live+w.lanes[Inline].alone.live > 0 && w.singles < mostSynced {
+	if w.lanes[Jobs].alone.live+w.lanes[Inline].alone.live > 0 && w.singles < maxSynced {
 		return nil
 	}
 	if writes := w.half(); len(writes) > 0 {
 		return writes
 	}
-	if w.lanes[Jobs].shared.live+w.lanes[Inline].shared.live < w.o.ShareFrom || !w.o.Room() {
+	if w.lanes[Jobs].shared.live+w.lanes[Inline].shared.live < w.o.ShareFrom || !w.o.HasCapacity() {
 		return nil
 	}
 	return w.gather()
@@ -263,22 +263,22 @@ func (w *streamWriter) half() (writes []*write) {
 // crowd them out.
 func (w *streamWriter) gather() []*write {
 	bytes, subjects := 0, map[string]bool{}
-	upTo := func(most, mostBytes int) func(*write) choice {
+	upTo := func(remaining, maxBytes int) func(*write) choice {
 		return func(op *write) choice {
 			size := op.size()
 			switch {
-			case most == 0 || bytes+size > mostBytes:
+			case remaining == 0 || bytes+size > maxBytes:
 				return choiceStop
 			case subjects[op.m.Subject]:
-				return choiceLeave
+				return choiceKeep
 			}
-			most--
+			remaining--
 			bytes, subjects[op.m.Subject] = bytes+size, true
 			return choiceTake
 		}
 	}
-	inline := w.lanes[Inline].shared.take(upTo(mostShared/2, mostSharedBytes/2))
-	return append(inline, w.lanes[Jobs].shared.take(upTo(mostShared-len(inline), mostSharedBytes))...)
+	inline := w.lanes[Inline].shared.take(upTo(maxShared/2, maxSharedBytes/2))
+	return append(inline, w.lanes[Jobs].shared.take(upTo(maxShared-len(inline), maxSharedBytes))...)
 }
 
 // publishBatch publishes the messages of a batch. The last one commits the batch and carries the

@@ -65,7 +65,7 @@ func newMute(t *testing.T, timeout time.Duration) mute {
 		t.Fatal(err)
 	}
 	m.writer = newStreamWriter(m.replies, streamOptions{ // one write per batch
-		ShareFrom: 1, Timeout: timeout, Room: yesAlways, Sound: func() bool {
+		ShareFrom: 1, Timeout: timeout, HasCapacity: yesAlways, Sound: func() bool {
 			m.looks <- struct{}{}
 			return !m.broken.Load()
 		},
@@ -90,10 +90,10 @@ func (m mute) answer(t *testing.T, to *nats.Msg, with string) {
 	}
 }
 
-// settles waits until the batch of a message is settled and refuses the questions about it.
-func (m mute) settles(t *testing.T, h nats.Header) {
+// awaitSynced waits until the batch of a message is synced and refuses the questions about it.
+func (m mute) awaitSynced(t *testing.T, h nats.Header) {
 	t.Helper()
-	for tick := time.NewTicker(time.Millisecond); !m.writer.settled(h); {
+	for tick := time.NewTicker(time.Millisecond); !m.writer.synced(h); {
 		select {
 		case question := <-m.got:
 			m.answer(t, question, no)
@@ -107,9 +107,9 @@ const (
 	no  = `{"stream":"LOG","error":{"code":400,"err_code":10071,"description":"wrong last sequence"}}`
 )
 
-// TestABatchWithoutAnAnswerIsNotSettled proves that a batch without an answer stays unsettled until
+// TestABatchWithoutAnAnswerIsNotSynced proves that a batch without an answer stays unsynced until
 // the server answers something sent later and reports no error.
-func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
+func TestABatchWithoutAnAnswerIsNotSynced(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, answerDue)
 	first, failed := m.write(t.Context(), "log.1")
@@ -117,8 +117,8 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 		t.Errorf("a batch without an answer: %v", err)
 	}
 	m.broken.Store(true)
-	if m.writer.settled(first.Header) {
-		t.Error("a batch without an answer is settled")
+	if m.writer.synced(first.Header) {
+		t.Error("a batch without an answer is synced")
 	}
 	question := <-m.got
 	if question.Subject != "log.1" || question.Header.Get("Nats-Batch-Id") != "" || question.Header.Get("Nats-Expected-Last-Subject-Sequence") == "" {
@@ -131,8 +131,8 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if m.writer.settled(first.Header) {
-		t.Error("a batch is settled that a server could not sync")
+	if m.writer.synced(first.Header) {
+		t.Error("a batch that a server could not sync is synced")
 	}
 	m.broken.Store(false)
 	third, failed := m.write(t.Context(), "log.3")
@@ -141,7 +141,7 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Error("a write that was refused is stored")
 	}
-	m.settles(t, first.Header)
+	m.awaitSynced(t, first.Header)
 }
 
 // TestWritesAndAnswersDoNotWaitForALook proves that a slow call of Sound delays neither writes nor
@@ -151,7 +151,7 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	m := newMute(t, answerDue)
 	goOn := make(chan struct{})
 	m.writer = newStreamWriter(m.replies, streamOptions{
-		ShareFrom: 1, Timeout: answerDue, Room: yesAlways, Sound: func() bool {
+		ShareFrom: 1, Timeout: answerDue, HasCapacity: yesAlways, Sound: func() bool {
 			m.looks <- struct{}{}
 			<-goOn
 			return true
@@ -178,11 +178,11 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("a write that was given up: %v", err)
 	}
-	if m.writer.settled(first.Header) {
-		t.Error("a batch is settled before the server has said that it has met no error")
+	if m.writer.synced(first.Header) {
+		t.Error("a batch is synced before the server has reported that it has met no error")
 	}
 	close(goOn)
-	m.settles(t, first.Header)
+	m.awaitSynced(t, first.Header)
 }
 
 // TestAQuestionWithoutAnAnswerIsGivenUp proves that an unanswered question does not fill the
@@ -190,13 +190,13 @@ func TestWritesAndAnswersDoNotWaitForALook(t *testing.T) {
 func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, answerDue)
-	m.writer = newStreamWriter(m.replies, streamOptions{Window: 1, ShareFrom: 1, Timeout: 50 * time.Millisecond, Room: yesAlways, Sound: yesAlways})
+	m.writer = newStreamWriter(m.replies, streamOptions{Window: 1, ShareFrom: 1, Timeout: 50 * time.Millisecond, HasCapacity: yesAlways, Sound: yesAlways})
 	first, failed := m.write(t.Context(), "log.1")
 	if err := <-failed; !errors.Is(err, nats.ErrTimeout) {
 		t.Errorf("a batch without an answer: %v", err)
 	}
-	if m.writer.settled(first.Header) {
-		t.Error("a batch without an answer is settled")
+	if m.writer.synced(first.Header) {
+		t.Error("a batch without an answer is synced")
 	}
 	<-m.got // the question
 	stored := make(chan error, 1)
@@ -215,8 +215,8 @@ func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestALateAnswerSettlesABatch proves that an answer after the timeout settles its batch.
-func TestALateAnswerSettlesABatch(t *testing.T) {
+// TestALateAnswerResolvesABatch proves that an answer after the timeout resolves its batch.
+func TestALateAnswerResolvesABatch(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, answerDue)
 	m.broken.Store(true)
@@ -224,8 +224,8 @@ func TestALateAnswerSettlesABatch(t *testing.T) {
 	if err := <-failed; err == nil {
 		t.Error("a batch without an answer is stored")
 	}
-	if m.writer.settled(first.Header) {
-		t.Error("a batch without an answer is settled")
+	if m.writer.synced(first.Header) {
+		t.Error("a batch without an answer is synced")
 	}
 	m.answer(t, first, yes)
 	second, failed := m.write(t.Context(), "log.2")
@@ -236,14 +236,14 @@ func TestALateAnswerSettlesABatch(t *testing.T) {
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	if !m.writer.settled(first.Header) {
-		t.Error("a batch whose answer came late is not settled")
+	if !m.writer.synced(first.Header) {
+		t.Error("a batch whose answer came late is not synced")
 	}
 }
 
-// TestABatchOfALostConnectionIsNotSettled proves that answers on the next connection settle a batch
+// TestABatchOfALostConnectionIsNotSynced proves that answers on the next connection resolve a batch
 // only if they belong to writes sent after a message of the batch was read.
-func TestABatchOfALostConnectionIsNotSettled(t *testing.T) {
+func TestABatchOfALostConnectionIsNotSynced(t *testing.T) {
 	t.Parallel()
 	m := newMute(t, time.Minute)
 	first, failed := m.write(t.Context(), "log.1")
@@ -266,10 +266,10 @@ func TestABatchOfALostConnectionIsNotSettled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(m.looks) > 0 || m.writer.settled(first.Header) {
-		t.Error("a batch is settled that the server may not have seen")
+	if len(m.looks) > 0 || m.writer.synced(first.Header) {
+		t.Error("a batch that the server may not have seen is synced")
 	}
-	m.settles(t, first.Header)
+	m.awaitSynced(t, first.Header)
 }
 
 // TestWhatWasGivenUpMakesNoBatch proves that writes abandoned while they waited are not sent.
@@ -401,7 +401,7 @@ const (
 func newHalved(t *testing.T) halved {
 	t.Helper()
 	h := halved{mute: newMute(t, time.Minute), ends: make(chan end, halvedAll)}
-	h.writer = newStreamWriter(h.replies, streamOptions{ShareFrom: 2, Timeout: time.Minute, Room: yesAlways, Sound: yesAlways})
+	h.writer = newStreamWriter(h.replies, streamOptions{ShareFrom: 2, Timeout: time.Minute, HasCapacity: yesAlways, Sound: yesAlways})
 	ctx, cancel := context.WithCancel(t.Context())
 	h.giveUp = cancel
 	waits := make(chan struct{}, halvedAll)

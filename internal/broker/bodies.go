@@ -20,28 +20,28 @@ const maxWhole = 1 << 30
 // Bodies stores payloads that are too large for a message (claim check) and requests that must be
 // kept. Each tenant has an object store, whose objects expire at the same age as the job log.
 type Bodies struct {
-	b       *Broker
-	objects objects
-	mu      sync.Mutex
-	buckets map[string]*bucket
-	rooms   map[string]roomLook // by bucket
+	b              *Broker
+	objects        objects
+	mu             sync.Mutex
+	buckets        map[string]*bucket
+	capacityChecks map[string]capacityCheck // by bucket
 }
 
 // bucket caches whether a tenant's object store exists. turn is a semaphore that guards ready and
-// told. Each bucket has its own, so that no tenant waits for another.
+// loggedAt. Each bucket has its own, so that no tenant waits for another.
 type bucket struct {
-	turn  chan struct{}
-	ready bool
-	told  time.Time // last log entry about a failed creation
+	turn     chan struct{}
+	ready    bool
+	loggedAt time.Time // last log entry about a failed creation
 }
 
-// tellEvery is the minimum interval between log entries about an object store that cannot be
+// logEvery is the minimum interval between log entries about an object store that cannot be
 // created.
-const tellEvery = time.Minute
+const logEvery = time.Minute
 
 // NewBodies returns a Bodies that uses b.
 func NewBodies(b *Broker) *Bodies {
-	return &Bodies{b: b, objects: objects{b}, buckets: map[string]*bucket{}, rooms: map[string]roomLook{}}
+	return &Bodies{b: b, objects: objects{b}, buckets: map[string]*bucket{}, capacityChecks: map[string]capacityCheck{}}
 }
 
 // Put stores data as a new object with a unique name that begins with prefix. The object can be
@@ -64,17 +64,17 @@ func (s *Bodies) PutNew(ctx context.Context, tenant, prefix string, data []byte)
 	}
 	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
 	if err != nil {
-		s.forget(bucket)
+		s.invalidate(bucket)
 		return Body{}, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
 	}
-	left, err := s.left(stream.CachedInfo().State)
+	remaining, err := s.remaining(stream.CachedInfo().State)
 	if err == nil {
-		left, err = s.spare(ctx, left)
+		remaining, err = s.spare(ctx, remaining)
 	}
 	if err != nil {
 		return Body{}, fmt.Errorf("store body %s: %w", prefix, err)
 	}
-	return s.put(ctx, bucket, prefix, bytes.NewReader(data), left)
+	return s.put(ctx, bucket, prefix, bytes.NewReader(data), remaining)
 }
 
 // PutStream is like Put but stores the contents of r. It returns ErrBodyTooLarge after limit bytes
@@ -94,42 +94,42 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Read
 }
 
 const (
-	// roomLookEvery is how long CheckRoom caches its result.
-	roomLookEvery = 5 * time.Second
-	// roomLookTimeout bounds the delay that CheckRoom adds to a request.
-	roomLookTimeout = 500 * time.Millisecond
-	// manyRooms limits the number of cached results.
-	manyRooms = 10_000
+	// capacityCheckEvery is how long CheckCapacity caches its result.
+	capacityCheckEvery = 5 * time.Second
+	// capacityCheckTimeout bounds the delay that CheckCapacity adds to a request.
+	capacityCheckTimeout = 500 * time.Millisecond
+	// maxCapacityChecks limits the number of cached results.
+	maxCapacityChecks = 10_000
 )
 
-// roomLook is a cached result of CheckRoom.
-type roomLook struct {
+// capacityCheck is a cached result of CheckCapacity.
+type capacityCheck struct {
 	at   time.Time
 	full error
 }
 
-// CheckRoom returns ErrFull if the tenant's store has reached its limit. Replies and copies of
-// results count toward the limit but are always stored. CheckRoom caches its result for
-// roomLookEvery, or for longer if the store does not answer.
-func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
+// CheckCapacity returns ErrFull if the tenant's store has reached its limit. Replies and copies of
+// results count toward the limit but are always stored. CheckCapacity caches its result for
+// capacityCheckEvery, or for longer if the store does not answer.
+func (s *Bodies) CheckCapacity(ctx context.Context, tenant string) error {
 	bucket := s.b.names.Bodies(tenant)
 	s.mu.Lock()
-	seen, now := s.rooms[bucket], time.Now()
-	if now.Sub(seen.at) < roomLookEvery {
+	seen, now := s.capacityChecks[bucket], time.Now()
+	if now.Sub(seen.at) < capacityCheckEvery {
 		s.mu.Unlock()
 		return seen.full
 	}
-	if len(s.rooms) >= manyRooms { // publishers can invent tenants
-		clear(s.rooms)
+	if len(s.capacityChecks) >= maxCapacityChecks { // publishers can invent tenants
+		clear(s.capacityChecks)
 	}
-	s.rooms[bucket] = roomLook{now, seen.full} // concurrent calls use the previous result
+	s.capacityChecks[bucket] = capacityCheck{now, seen.full} // concurrent calls use the previous result
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, roomLookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, capacityCheckTimeout)
 	defer cancel()
 	stream, err := s.b.Stream(ctx, objectwrite.Stream(bucket))
 	switch {
 	case err == nil:
-		_, err = s.left(stream.CachedInfo().State)
+		_, err = s.remaining(stream.CachedInfo().State)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		err = nil
 	default:
@@ -137,23 +137,23 @@ func (s *Bodies) CheckRoom(ctx context.Context, tenant string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rooms[bucket] = roomLook{now, err}
+	s.capacityChecks[bucket] = capacityCheck{now, err}
 	return err
 }
 
-// left returns how many more bytes a tenant's store may hold. It also limits the number of
+// remaining returns how many more bytes a tenant's store may hold. It also limits the number of
 // messages, because NATS keeps each subject in memory and each body has two subjects. JetStream's
 // own limit would reserve the bytes for each bucket and refuse bodies that are already paid for.
 // Concurrent puts do not see each other's bytes.
-func (s *Bodies) left(state jetstream.StreamState) (int64, error) {
-	most := s.b.streams.limits
-	if state.Msgs >= uint64(most.BodiesMaxMsgs) {
-		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d messages", ErrFull, most.BodiesMaxMsgs)
+func (s *Bodies) remaining(state jetstream.StreamState) (int64, error) {
+	limits := s.b.streams.limits
+	if state.Msgs >= uint64(limits.BodiesMaxMsgs) {
+		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d messages", ErrFull, limits.BodiesMaxMsgs)
 	}
-	if left := most.BodiesMaxBytes - int64(state.Bytes); left > 0 {
-		return left, nil
+	if remaining := limits.BodiesMaxBytes - int64(state.Bytes); remaining > 0 {
+		return remaining, nil
 	}
-	return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, most.BodiesMaxBytes)
+	return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, limits.BodiesMaxBytes)
 }
 
 // spare lowers limit to the number of free bytes on the embedded server's disk, excluding those
@@ -184,7 +184,7 @@ func (s *Bodies) spare(ctx context.Context, limit int64) (int64, error) {
 func (s *Bodies) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
 	ref, err := s.objects.put(ctx, bucket, prefix, r, limit)
 	if errors.Is(err, ErrUnavailable) {
-		s.forget(bucket)
+		s.invalidate(bucket)
 	}
 	if err != nil {
 		return Body{}, fmt.Errorf("store body %s: %w", prefix, err)
@@ -249,8 +249,8 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	if reserved := s.b.streams.limits.BodiesReserved; reserved > 0 && errors.Is(err, ErrStorage) {
 		err = fmt.Errorf("%w (nats.streams.bodies.max_bytes reserves %d bytes for each tenant)", err, reserved)
 	}
-	if (Permanent(err) || errors.Is(err, ErrStorage)) && time.Since(known.told) >= tellEvery {
-		known.told = time.Now()
+	if (Permanent(err) || errors.Is(err, ErrStorage)) && time.Since(known.loggedAt) >= logEvery {
+		known.loggedAt = time.Now()
 		s.b.log.Error("could not create object store", "bucket", name, "error", err)
 	}
 	if err != nil {
@@ -282,8 +282,8 @@ func (s *Bodies) bucket(name string) *bucket {
 	return known
 }
 
-// forget makes the next put check the bucket again, because it may have been deleted.
-func (s *Bodies) forget(name string) {
+// invalidate makes the next put check the bucket again, because it may have been deleted.
+func (s *Bodies) invalidate(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.buckets, name)

@@ -31,7 +31,7 @@ func noise(n int) []byte {
 	return out
 }
 
-func left(t *testing.T, b *broker.Broker, tenant string) uint64 {
+func messagesIn(t *testing.T, b *broker.Broker, tenant string) uint64 {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), "OBJ_"+b.Names().Bodies(tenant))
 	if err != nil {
@@ -135,7 +135,7 @@ func TestNoBodyReplacesAnother(t *testing.T) {
 		if got, err := bodies.Get(ctx, second); err != nil || string(got) != "short" {
 			t.Errorf("the second body is %q, %v", got, err)
 		}
-		if n := left(t, b, "t"); n != 2 {
+		if n := messagesIn(t, b, "t"); n != 2 {
 			t.Errorf("%d messages are left, want a chunk and the info", n)
 		}
 		if _, err := bodies.Open(ctx, first); !errors.Is(err, broker.ErrBodyLost) {
@@ -190,7 +190,7 @@ func TestDeleteOfAnothersObject(t *testing.T) {
 	if err := bodies.Delete(ctx, ref); err != nil {
 		t.Fatal(err)
 	}
-	if n := left(t, b, "t"); n != 0 {
+	if n := messagesIn(t, b, "t"); n != 0 {
 		t.Errorf("%d messages are left", n)
 	}
 }
@@ -221,7 +221,7 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 		if _, err := bodies.PutStream(c.ctx, "t", "a", c.r, c.limit); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if n := left(t, b, "t"); n != 2 {
+		if n := messagesIn(t, b, "t"); n != 2 {
 			t.Errorf("%s: %d messages are left, want 2", name, n)
 		}
 		if got, err := bodies.Get(t.Context(), before); err != nil || string(got) != "before" {
@@ -259,7 +259,7 @@ func TestAPutThatGivesUpIsKnown(t *testing.T) {
 			case !errors.Is(err, context.Canceled):
 				t.Fatal(err)
 			}
-			if n := left(t, b, "t"); n != 0 {
+			if n := messagesIn(t, b, "t"); n != 0 {
 				t.Fatalf("%d messages are left, after %v", n, err)
 			}
 		}
@@ -433,11 +433,11 @@ func TestAFullObjectStoreRefuses(t *testing.T) {
 	if _, err := bodies.PutStream(t.Context(), "acme", "result", strings.NewReader("x"), 0); err != nil {
 		t.Errorf("what is paid for: %v", err)
 	}
-	if err := bodies.CheckRoom(t.Context(), "acme"); !errors.Is(err, broker.ErrFull) {
-		t.Errorf("the room for new jobs: %v", err)
+	if err := bodies.CheckCapacity(t.Context(), "acme"); !errors.Is(err, broker.ErrFull) {
+		t.Errorf("the capacity for new jobs: %v", err)
 	}
-	if err := bodies.CheckRoom(t.Context(), "globex"); err != nil {
-		t.Errorf("the room of a tenant that has stored nothing: %v", err)
+	if err := bodies.CheckCapacity(t.Context(), "globex"); err != nil {
+		t.Errorf("the capacity of a tenant that has stored nothing: %v", err)
 	}
 	if _, err := bodies.PutNew(t.Context(), "globex", "one", make([]byte, 2<<20)); !errors.Is(err, broker.ErrBodyTooLarge) {
 		t.Errorf("one body larger than the store: %v", err)

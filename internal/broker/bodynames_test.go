@@ -84,7 +84,7 @@ func TestWhatWasStoredOfAJob(t *testing.T) {
 		}
 		same(t, "after the deletion", words(bodies.Of(ctx, "t", "a")))
 		same(t, "of another id", words(bodies.Of(ctx, "t", "ab")), "ab")
-		if n := left(t, b, "t"); n != 4 {
+		if n := messagesIn(t, b, "t"); n != 4 {
 			t.Errorf("%d messages are left, want those of two bodies", n)
 		}
 	})

@@ -80,7 +80,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		writes.onBack = b.reconnected
 	}
 	b.writer = newWriter(writes, o.Names, b.embedded)
-	b.reader = &reader{link: reads, settled: b.Settled}
+	b.reader = &reader{link: reads, synced: b.Synced}
 	b.admin = &admin{reads: b.reader, names: o.Names, log: o.Logger, clock: clock.New(o.Wall)}
 	b.streams = newStreams(b.admin, o.Limits, o.Replicas)
 	if err := b.connect(ctx, o.URL, opts); err != nil {

@@ -20,9 +20,9 @@ func TestWritesDoWithoutTheConnectionForReads(t *testing.T) {
 	shortly(t, "callers are told", func() bool { return errors.Is(b.Trouble(), broker.ErrUnavailable) })
 }
 
-// TestALostConnectionForWritesIsTold proves that Trouble and Ready report the loss of the
+// TestALostConnectionForWritesIsReported proves that Trouble and Ready report the loss of the
 // connection for writes.
-func TestALostConnectionForWritesIsTold(t *testing.T) {
+func TestALostConnectionForWritesIsReported(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	b.WriteConn().Close()

@@ -23,10 +23,10 @@ import (
 const (
 	pageMessages = 512
 	pageBytes    = 256 << 10
-	// MostSubjects is the maximum number of subjects in one call of Behind or Lasts. The server
+	// MaxSubjects is the maximum number of subjects in one call of Behind or Lasts. The server
 	// accepts up to 1,024.
-	MostSubjects = 256
-	behindBytes  = 4 << 20
+	MaxSubjects = 256
+	behindBytes = 4 << 20
 )
 
 // directRequest is the payload of a direct get (NATS ADR 31).
@@ -83,7 +83,7 @@ type Known struct {
 // Behind never omits a subject with new messages, but if no replica is current, it may return
 // subjects without new messages. If the messages of a subject were removed, Behind omits the
 // subject until a replica has applied the removal, so call it again later. len(known) must not
-// exceed MostSubjects.
+// exceed MaxSubjects.
 func (r *reader) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
 	req := directRequest{Seq: state.State.LastSeq, MultiLast: make([]string, len(known)), MaxBytes: behindBytes}
 	for i, k := range known {

@@ -47,8 +47,8 @@ type embedded struct {
 	restarted atomic.Int64 // time of the last restart, in Unix nanoseconds; 0 if none
 	checking  atomic.Int64 // start of a running writeError, in Unix nanoseconds; 0 if none
 
-	looked atomic.Int64 // time of the last check by hasRoom, in Unix nanoseconds
-	full   atomic.Bool  // result of that check
+	checkedAt atomic.Int64 // time of the last check by hasBatchCapacity, in Unix nanoseconds
+	full      atomic.Bool  // result of that check
 }
 
 // startEmbedded locks the data directory before it starts the server, because two servers would
@@ -190,14 +190,14 @@ func (e *embedded) stop() error {
 // serverLog forwards the server's log to slog, with notices as debug entries.
 type serverLog struct{ log *slog.Logger }
 
-func (l serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
-func (l serverLog) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
-func (l serverLog) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
-func (l serverLog) Fatalf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
-func (l serverLog) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
+func (l serverLog) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
+func (l serverLog) Warnf(format string, v ...any)   { l.write(slog.LevelWarn, format, v) }
+func (l serverLog) Errorf(format string, v ...any)  { l.write(slog.LevelError, format, v) }
+func (l serverLog) Fatalf(format string, v ...any)  { l.write(slog.LevelError, format, v) }
+func (l serverLog) Debugf(format string, v ...any)  { l.write(slog.LevelDebug, format, v) }
 func (l serverLog) Tracef(string, ...any)           {}
 
-func (l serverLog) say(level slog.Level, format string, v []any) {
+func (l serverLog) write(level slog.Level, format string, v []any) {
 	text := slog.String("text", fmt.Sprintf(format, v...))
 	switch {
 	case level >= slog.LevelError:

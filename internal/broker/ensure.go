@@ -216,7 +216,7 @@ func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig,
 		return false, fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	s.admin.reads.unreplicated.learn(down, stream.CachedInfo())
-	if s.wasUnheard(want.Name) || created {
+	if s.takeUnconfirmed(want.Name) || created {
 		return true, nil
 	}
 	have := stream.CachedInfo().Config
@@ -257,20 +257,20 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 	}
 	if CutOff(err) {
 		s.mu.Lock()
-		s.unheard[want.Name] = true
+		s.unconfirmed[want.Name] = true
 		s.mu.Unlock()
 	}
 	return stream, err == nil, wrapf(explainReplicas(err, s.replicas), "cannot be created")
 }
 
-// wasUnheard reports whether this process asked to create a stream and got no answer. If the stream
-// now exists, this process counts as its creator. wasUnheard returns true only once.
-func (s *Streams) wasUnheard(name string) bool {
+// takeUnconfirmed reports whether this process asked to create a stream and got no answer. If the
+// stream now exists, this process counts as its creator. takeUnconfirmed returns true only once.
+func (s *Streams) takeUnconfirmed(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	unheard := s.unheard[name]
-	delete(s.unheard, name)
-	return unheard
+	unconfirmed := s.unconfirmed[name]
+	delete(s.unconfirmed, name)
+	return unconfirmed
 }
 
 // oneCreates waits until no other goroutine of this process is creating a stream.

@@ -35,7 +35,7 @@ const (
 )
 
 // answersOfOne is the size, in messages, of the buffer for the answers to one request. It exceeds
-// the longest answer to a direct get (pageMessages, MostSubjects) and the number of replicas in a
+// the longest answer to a direct get (pageMessages, MaxSubjects) and the number of replicas in a
 // fleet. The client allocates it for each request, and its default of 65,536 messages would cost
 // half a megabyte per read.
 const answersOfOne = 2048

@@ -12,13 +12,13 @@ import (
 // matters.
 
 // Some returns the first messages on a subject whose sequence is at least from, in order and
-// without gaps. most limits their number. There may be fewer if they are large.
-func (r *reader) Some(ctx context.Context, stream, subject string, from uint64, most int) ([]Stored, error) {
-	a, err := r.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: min(most, pageMessages), MaxBytes: pageBytes})
+// without gaps. limit bounds their number. There may be fewer if they are large.
+func (r *reader) Some(ctx context.Context, stream, subject string, from uint64, limit int) ([]Stored, error) {
+	a, err := r.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: min(limit, pageMessages), MaxBytes: pageBytes})
 	return a.messages, unlessMissing(err)
 }
 
-// Lasts returns the last message on each of up to MostSubjects subjects. It omits some if messages
+// Lasts returns the last message on each of up to MaxSubjects subjects. It omits some if messages
 // are large.
 func (r *reader) Lasts(ctx context.Context, stream string, subjects []string) ([]Stored, error) {
 	a, err := r.askReplica(ctx, stream, directRequest{MultiLast: subjects, MaxBytes: behindBytes})

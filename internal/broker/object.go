@@ -59,7 +59,7 @@ func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io
 		size = max(1, min(size, int64(known.Len())))
 	}
 	if limit > 0 {
-		r = &bounded{r: r, limit: limit, left: limit}
+		r = &bounded{r: r, limit: limit, remaining: limit}
 	}
 	sum, err := objectwrite.Chunks(ctx, info, r, size, func(m *nats.Msg) error {
 		_, err := o.b.Publish(context.WithoutCancel(ctx), m)
@@ -73,13 +73,13 @@ func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io
 
 // bounded fails with ErrBodyTooLarge after limit bytes.
 type bounded struct {
-	r           io.Reader
-	limit, left int64
+	r                io.Reader
+	limit, remaining int64
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return 0, fmt.Errorf("%w: more than %d bytes", ErrBodyTooLarge, b.limit)
 	}
 	return n, err

@@ -17,15 +17,15 @@ import (
 // objectReader reads an object chunk by chunk. It uses no consumer, so a slow reader holds only one
 // chunk and an abandoned reader leaks nothing.
 type objectReader struct {
-	ctx    context.Context
-	o      objects
-	ref    Body
-	chunks string // subject of the chunks
-	next   uint64 // lowest sequence that the next chunk can have
-	left   uint64 // bytes not fetched yet
-	sum    hash.Hash
-	chunk  []byte // fetched but not yet read
-	err    error  // first failure; sticky
+	ctx       context.Context
+	o         objects
+	ref       Body
+	chunks    string // subject of the chunks
+	next      uint64 // lowest sequence that the next chunk can have
+	remaining uint64 // bytes not fetched yet
+	sum       hash.Hash
+	chunk     []byte // fetched but not yet read
+	err       error  // first failure; sticky
 }
 
 // open returns a reader for a body, or ErrBodyLost if the object of that name does not match ref.
@@ -38,7 +38,7 @@ func (o objects) open(ctx context.Context, ref Body) (*objectReader, error) {
 		return nil, ErrBodyLost
 	}
 	return &objectReader{
-		ctx: ctx, o: o, ref: ref, chunks: objectwrite.ChunksOf(ref.Bucket, info.NUID), next: 1, left: ref.Size, sum: sha256.New(),
+		ctx: ctx, o: o, ref: ref, chunks: objectwrite.ChunksOf(ref.Bucket, info.NUID), next: 1, remaining: ref.Size, sum: sha256.New(),
 	}, nil
 }
 
@@ -58,7 +58,7 @@ func (r *objectReader) Read(p []byte) (int, error) {
 // fetch reads the next chunk. If the digest is wrong, it withholds the last chunk, so that a caller
 // that only counts bytes also notices the damage.
 func (r *objectReader) fetch() error {
-	if r.left == 0 {
+	if r.remaining == 0 {
 		return io.EOF
 	}
 	m, err := r.o.chunk(r.ctx, objectwrite.Stream(r.ref.Bucket), r.chunks, r.next)
@@ -70,10 +70,10 @@ func (r *objectReader) fetch() error {
 	}
 	size := uint64(len(m.Data))
 	r.sum.Write(m.Data)
-	if size == 0 || size > r.left || size == r.left && [sha256.Size]byte(r.sum.Sum(nil)) != r.ref.SHA256 {
+	if size == 0 || size > r.remaining || size == r.remaining && [sha256.Size]byte(r.sum.Sum(nil)) != r.ref.SHA256 {
 		return fmt.Errorf("read body %s: %w", r.ref.Name, ErrBodyLost)
 	}
-	r.chunk, r.next, r.left = m.Data, m.Seq+1, r.left-size
+	r.chunk, r.next, r.remaining = m.Data, m.Seq+1, r.remaining-size
 	return nil
 }
 

@@ -23,7 +23,7 @@ type Stored = streamread.Message
 
 type reader struct {
 	link         *link
-	settled      func(stream string, h nats.Header) bool // writer.Settled
+	synced       func(stream string, h nats.Header) bool // writer.Synced
 	unreplicated unreplicated
 }
 
@@ -49,8 +49,8 @@ func (r *reader) At(ctx context.Context, stream string, seq uint64) (Stored, err
 	return r.get(ctx, stream, streamread.At(seq))
 }
 
-// errUnsettled means that the message that was read may not be on disk.
-var errUnsettled = errors.New("the message is part of a batch whose sync was not confirmed")
+// errUnsynced means that the message that was read may not be on disk.
+var errUnsynced = errors.New("the message is part of a batch whose sync was not confirmed")
 
 // get uses the cheapest read that is as current as a read from the leader.
 func (r *reader) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
@@ -65,8 +65,8 @@ func (r *reader) get(ctx context.Context, stream string, req streamread.Request)
 // checked rejects a message of a batch that may not be on disk. Otherwise, a caller could rely on a
 // write that a power failure can still revert.
 func (r *reader) checked(stream string, m Stored, err error) (Stored, error) {
-	if err == nil && !r.settled(stream, m.Header) {
-		return Stored{}, fmt.Errorf("message %d of %s: %w", m.Seq, stream, errors.Join(ErrUnavailable, errUnsettled))
+	if err == nil && !r.synced(stream, m.Header) {
+		return Stored{}, fmt.Errorf("message %d of %s: %w", m.Seq, stream, errors.Join(ErrUnavailable, errUnsynced))
 	}
 	return m, err
 }

@@ -15,13 +15,13 @@ type replies struct {
 	nc     *nats.Conn
 	prefix string
 
-	mu      sync.Mutex
-	last    uint64
-	waiting map[uint64]func(*nats.Msg, error)
+	mu        sync.Mutex
+	last      uint64
+	callbacks map[uint64]func(*nats.Msg, error)
 }
 
 // newReplies returns a replies value. Call subscribe before the first publish.
-func newReplies() *replies { return &replies{waiting: map[uint64]func(*nats.Msg, error){}} }
+func newReplies() *replies { return &replies{callbacks: map[uint64]func(*nats.Msg, error){}} }
 
 // subscribe subscribes nc to the answers. The subscription ends with the connection.
 func (r *replies) subscribe(nc *nats.Conn) error {
@@ -43,12 +43,12 @@ func (r *replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint
 	r.mu.Lock()
 	r.last++
 	id = r.last
-	r.waiting[id] = answered
+	r.callbacks[id] = answered
 	r.mu.Unlock()
 	asked := *m
 	asked.Reply = r.prefix + strconv.FormatUint(id, 36)
 	if err := r.nc.PublishMsg(&asked); err != nil {
-		if r.forget(id) {
+		if r.remove(id) {
 			return 0, err
 		}
 	}
@@ -59,12 +59,12 @@ func (r *replies) publish(m *nats.Msg, answered func(*nats.Msg, error)) (id uint
 // before anything is sent over the new connection.
 func (r *replies) connection() uint64 { return r.nc.Stats().Reconnects }
 
-// forget removes a callback and reports whether its answer was still outstanding.
-func (r *replies) forget(id uint64) bool {
+// remove removes a callback and reports whether its answer was still outstanding.
+func (r *replies) remove(id uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, waits := r.waiting[id]
-	delete(r.waiting, id)
+	_, waits := r.callbacks[id]
+	delete(r.callbacks, id)
 	return waits
 }
 
@@ -74,8 +74,8 @@ func (r *replies) answer(m *nats.Msg) {
 		return
 	}
 	r.mu.Lock()
-	answered := r.waiting[id]
-	delete(r.waiting, id)
+	answered := r.callbacks[id]
+	delete(r.callbacks, id)
 	r.mu.Unlock()
 	if answered != nil {
 		answered(m, nil)
@@ -85,8 +85,8 @@ func (r *replies) answer(m *nats.Msg) {
 // lost fails all outstanding callbacks, because their answers cannot arrive over a new connection.
 func (r *replies) lost() {
 	r.mu.Lock()
-	lost := r.waiting
-	r.waiting = map[uint64]func(*nats.Msg, error){}
+	lost := r.callbacks
+	r.callbacks = map[uint64]func(*nats.Msg, error){}
 	r.mu.Unlock()
 	for _, answered := range lost {
 		answered(nil, nats.ErrDisconnected)

@@ -113,9 +113,9 @@ func TestARecreatedStreamOutlivesARestart(t *testing.T) {
 	}
 }
 
-// TestLettersOfRejectedRequestsOutliveACrash proves that dead letters beyond one subject's limit,
-// which reappear on disk after a crash, do not evict another tenant's.
-func TestLettersOfRejectedRequestsOutliveACrash(t *testing.T) {
+// TestDeadLettersOfRejectedRequestsOutliveACrash proves that dead letters beyond one subject's
+// limit, which reappear on disk after a crash, do not evict another tenant's.
+func TestDeadLettersOfRejectedRequestsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	running, crashed := t.TempDir(), t.TempDir()
 	o := broker.Options{
@@ -125,7 +125,7 @@ func TestLettersOfRejectedRequestsOutliveACrash(t *testing.T) {
 	server := brokertest.Open(t, o)
 	reject := func(tenant, slot string, size int) string {
 		t.Helper()
-		m := &nats.Msg{Subject: server.Names().RejectedLetter(subject.Video, tenant, slot), Data: make([]byte, size)}
+		m := &nats.Msg{Subject: server.Names().RejectedDeadLetter(subject.Video, tenant, slot), Data: make([]byte, size)}
 		if _, err := server.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -141,13 +141,13 @@ func TestLettersOfRejectedRequestsOutliveACrash(t *testing.T) {
 	o.Embedded.DataDir = crashed
 	after := brokertest.Open(t, o)
 	if _, err := after.Last(t.Context(), after.Names().Rejected(), careful); err != nil {
-		t.Errorf("the careful tenant's letter: %v", err)
+		t.Errorf("the careful tenant's dead letter: %v", err)
 	}
 	s, err := after.Stream(t.Context(), after.Names().Rejected())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := s.CachedInfo().State.Msgs; n != 1+broker.RejectedPerSubject {
-		t.Errorf("%d letters, want the careful tenant's and the last %d of the noisy one", n, broker.RejectedPerSubject)
+		t.Errorf("%d dead letters, want the careful tenant's and the last %d of the noisy one", n, broker.RejectedPerSubject)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// TestASilentServerIsLeft proves that pings reveal a connection that drops all packets, and that
-// the broker moves to another server.
-func TestASilentServerIsLeft(t *testing.T) {
+// TestASilentServerIsAbandoned proves that pings reveal a connection that drops all packets, and
+// that the broker moves to another server.
+func TestASilentServerIsAbandoned(t *testing.T) {
 	t.Parallel()
 	c := brokertest.NewCluster(t)
 	var links []*faultinject.Link

@@ -29,11 +29,11 @@ func openEmbedded(t *testing.T, limits Limits, e Embedded) *Broker {
 // need enough free store.
 func TestTheEmbeddedServerIsAskedOfItsDisk(t *testing.T) {
 	t.Parallel()
-	for name, most := range map[string]int64{"room": 0, "none": 64 << 20} {
+	for name, maxStore := range map[string]int64{"enough": 0, "none": 64 << 20} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			small := Limits{RequestsMaxBytes: 1 << 20, TasksMaxBytes: 1 << 20, DeadMaxBytes: 1 << 20, RejectedMaxBytes: 1 << 20, UsageMaxBytes: 1 << 20, OpsMaxBytes: 1 << 20}
-			b := openEmbedded(t, small, Embedded{DataDir: t.TempDir(), MaxStore: most})
+			b := openEmbedded(t, small, Embedded{DataDir: t.TempDir(), MaxStore: maxStore})
 			for _, stream := range batched(b.Names()) {
 				if !b.embedded.sound(stream) {
 					t.Errorf("stream %s has met an error", stream)
@@ -42,8 +42,8 @@ func TestTheEmbeddedServerIsAskedOfItsDisk(t *testing.T) {
 			if b.embedded.sound("NONE") {
 				t.Error("a stream that is not there has met no error")
 			}
-			if got := b.embedded.hasRoom(); got != (most == 0) {
-				t.Errorf("room for batches: %t", got)
+			if got := b.embedded.hasBatchCapacity(); got != (maxStore == 0) {
+				t.Errorf("capacity for batches: %t", got)
 			}
 		})
 	}

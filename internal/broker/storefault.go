@@ -22,9 +22,9 @@ const (
 	spaceNeeded = 16 << 20
 	// maxRestarts limits the number of restarts if the store keeps failing.
 	maxRestarts = 2
-	// restartSettles is how long after a restart the outcome of an earlier write may still be
+	// restartGrace is how long after a restart the outcome of an earlier write may still be
 	// undecided.
-	restartSettles = 2 * PublishTimeout
+	restartGrace = 2 * PublishTimeout
 	// faultFor is how long a failed write marks an external server's store as failing. A successful
 	// write clears the mark earlier.
 	faultFor = 30 * time.Second
@@ -155,11 +155,11 @@ func (e *embedded) restart() error {
 	return err
 }
 
-// settling reports whether the outcome of writes sent before a restart may still be undecided. If
-// the restart was due to a failed write, they are lost.
-func (e *embedded) settling() bool {
+// inRestartGrace reports whether the outcome of writes sent before a restart may still be
+// undecided. If the restart was due to a failed write, they are lost.
+func (e *embedded) inRestartGrace() bool {
 	at := e.restarted.Load()
-	return at != 0 && time.Since(time.Unix(0, at)) < restartSettles
+	return at != 0 && time.Since(time.Unix(0, at)) < restartGrace
 }
 
 // keepStore watches the embedded server's store until ctx ends. After the disk was full, it

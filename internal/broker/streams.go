@@ -97,17 +97,17 @@ type Streams struct {
 	replicas int
 	creating chan struct{} // semaphore held while a stream is being created
 
-	mu      sync.Mutex
-	logged  map[string]string // last logged differences, by stream
-	seen    map[string]bool   // streams that this process has found or created
-	lost    map[string]int    // how often a stream was lost and recreated
-	unheard map[string]bool   // streams whose create request got no answer
+	mu          sync.Mutex
+	logged      map[string]string // last logged differences, by stream
+	seen        map[string]bool   // streams that this process has found or created
+	lost        map[string]int    // how often a stream was lost and recreated
+	unconfirmed map[string]bool   // streams whose create request got no answer
 }
 
 func newStreams(a *admin, limits Limits, replicas int) *Streams {
 	return &Streams{
 		admin: a, limits: limits.withDefaults(), replicas: max(replicas, 1), creating: make(chan struct{}, 1),
-		logged: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, unheard: map[string]bool{},
+		logged: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, unconfirmed: map[string]bool{},
 	}
 }
 

@@ -41,13 +41,13 @@ type streamOptions struct {
 	// ShareFrom is the minimum number of waiting writes to send as one atomic batch. 0 disables
 	// batches. Set it for a server that syncs every message. The stream must allow atomic batches.
 	ShareFrom int
-	// Timeout bounds the wait for the answer to a batch. Timeout, Room and Sound are required if
-	// ShareFrom is set.
+	// Timeout bounds the wait for the answer to a batch. Timeout, HasCapacity and Sound are
+	// required if ShareFrom is set.
 	Timeout time.Duration
-	// Room reports whether the server has capacity for many batches. If the store fills up during a
-	// batch, the server may store part of it without syncing it or sending an answer. All writes
-	// are blocked while Room runs, so it must not wait for a sync.
-	Room func() bool
+	// HasCapacity reports whether the server has capacity for many batches. If the store fills up
+	// during a batch, the server may store part of it without syncing it or sending an answer. All
+	// writes are blocked while HasCapacity runs, so it must not wait for a sync.
+	HasCapacity func() bool
 	// Sound reports whether the server has written and synced the stream without errors so far. It
 	// may wait for a sync. Calls never overlap.
 	Sound func() bool
@@ -147,7 +147,7 @@ func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 		}
 		// Formatted rather than wrapped, because the cause may be an ErrNoAnswer.
 		return Ack{}, fmt.Errorf("%w: %s", errNotSent, context.Cause(ctx).Error())
-	case op.id != 0 && w.replies.forget(op.id):
+	case op.id != 0 && w.replies.remove(op.id):
 		w.complete(op, writeResult{})
 		w.send()
 	default:
@@ -156,17 +156,17 @@ func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 	return Ack{}, context.Cause(ctx)
 }
 
-// most returns how many writes may be in flight outside batches. If the server syncs every write, a
-// few keep the disk busy, and the rest wait for a batch.
-func (w *streamWriter) most() int {
+// maxInFlight returns how many writes may be in flight outside batches. If the server syncs every
+// write, a few keep the disk busy, and the rest wait for a batch.
+func (w *streamWriter) maxInFlight() int {
 	if w.o.ShareFrom > 0 {
-		return min(w.o.Window, mostSynced)
+		return min(w.o.Window, maxSynced)
 	}
 	return w.o.Window
 }
 
-// mostSynced writes are enough to keep the server busy during round trips.
-const mostSynced = 8
+// maxSynced writes are enough to keep the server busy during round trips.
+const maxSynced = 8
 
 // send sends all writes that may be sent now. The caller holds w.mu.
 func (w *streamWriter) send() {
@@ -203,7 +203,7 @@ func (w *streamWriter) begin(op *write) {
 // next removes and returns the next write to send alone, or nil. It returns nil while a batch is in
 // flight, because the server would answer the write only after the batch.
 func (w *streamWriter) next() *write {
-	if w.batches.open() || w.inFlight[Jobs]+w.inFlight[Inline] >= w.most() {
+	if w.batches.open() || w.inFlight[Jobs]+w.inFlight[Inline] >= w.maxInFlight() {
 		return nil
 	}
 	if w.inFlight[Inline] == 0 {
@@ -214,7 +214,7 @@ func (w *streamWriter) next() *write {
 	if op := w.lanes[Jobs].pop(); op != nil {
 		return w.single(op)
 	}
-	if w.inFlight[Inline] >= max(w.most()/2, 1) {
+	if w.inFlight[Inline] >= max(w.maxInFlight()/2, 1) {
 		return nil
 	}
 	return w.single(w.lanes[Inline].pop())

@@ -40,7 +40,7 @@ func writes(b *testing.B, fsync bool, writers int, how string) {
 	if err := replies.subscribe(nc); err != nil {
 		b.Fatal(err)
 	}
-	o := streamOptions{Timeout: 5 * time.Second, Room: yesAlways, Sound: yesAlways}
+	o := streamOptions{Timeout: 5 * time.Second, HasCapacity: yesAlways, Sound: yesAlways}
 	if from, err := strconv.Atoi(strings.TrimPrefix(how, "shared")); err == nil {
 		o.ShareFrom = from
 	}

@@ -31,7 +31,7 @@ func newWorld(t *testing.T, o streamOptions) world {
 	if err := replies.subscribe(nc); err != nil {
 		t.Fatal(err)
 	}
-	o.Timeout, o.Room, o.Sound = 5*time.Second, yesAlways, yesAlways
+	o.Timeout, o.HasCapacity, o.Sound = 5*time.Second, yesAlways, yesAlways
 	return world{nc: nc, js: js, replies: replies, writer: newStreamWriter(replies, o)}
 }
 
@@ -171,9 +171,9 @@ func TestALargeMessageGoesAlone(t *testing.T) {
 	}
 }
 
-// TestWhatNoStreamTakesIsSaidSo proves that writes to unknown subjects and oversized writes fail
-// with errors that tell nothing was stored.
-func TestWhatNoStreamTakesIsSaidSo(t *testing.T) {
+// TestWritesThatNoStreamAcceptsFail proves that writes to unknown subjects and oversized writes
+// fail with errors that tell nothing was stored.
+func TestWritesThatNoStreamAcceptsFail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{})
 	if _, err := w.writer.write(t.Context(), message("nowhere", 0, "x"), Jobs); !errors.Is(err, nats.ErrNoResponders) {
@@ -242,7 +242,7 @@ func TestTheWindowIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if more := len(got); more > 0 {
-			t.Fatalf("%d more are sent than the window has room for", more)
+			t.Fatalf("%d more are sent than the window allows", more)
 		}
 	}
 	inline := []func() error{begin(Inline), begin(Inline), begin(Inline)}
@@ -265,21 +265,21 @@ func TestTheWindowIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsSeenIsSettled proves that a reader of a republished message waits for the answer to its
-// batch.
-func TestWhatIsSeenIsSettled(t *testing.T) {
+// TestRepublishedMessagesAreSynced proves that a reader of a republished message waits for the
+// answer to its batch.
+func TestRepublishedMessagesAreSynced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
-	type seen struct{ batched, settled bool }
-	heard := make(chan seen, 200)
+	type seen struct{ batched, synced bool }
+	received := make(chan seen, 200)
 	_, err := w.nc.Subscribe("live.log.>", func(m *nats.Msg) {
-		heard <- seen{m.Header.Get("Nats-Batch-Id") != "", w.writer.settled(m.Header)}
+		received <- seen{m.Header.Get("Nats-Batch-Id") != "", w.writer.synced(m.Header)}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var writes []*nats.Msg
-	for i := range cap(heard) {
+	for i := range cap(received) {
 		writes = append(writes, message(fmt.Sprintf("log.%d", i), 0, "x"))
 	}
 	if err := errors.Join(w.together(t, writes...)...); err != nil {
@@ -287,8 +287,8 @@ func TestWhatIsSeenIsSettled(t *testing.T) {
 	}
 	batched := 0
 	for range writes {
-		s := <-heard
-		if !s.settled {
+		s := <-received
+		if !s.synced {
 			t.Error("a message is not stored whose write succeeded")
 		}
 		if s.batched {

@@ -42,7 +42,7 @@ func (u *unreplicated) learn(down context.Context, info *jetstream.StreamInfo) {
 	u.streams[c.Name] = down
 }
 
-func (u *unreplicated) forget(stream string) {
+func (u *unreplicated) remove(stream string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.streams, stream)
@@ -61,7 +61,7 @@ func (u *unreplicated) has(stream string) bool {
 func (r *reader) getUnreplicated(ctx context.Context, stream string, req streamread.Request) (m Stored, decided bool, err error) {
 	reply, err := r.read(ctx, stream, directSubject(stream), req)
 	if errors.Is(err, nats.ErrNoResponders) {
-		r.unreplicated.forget(stream)
+		r.unreplicated.remove(stream)
 		return Stored{}, false, nil
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ func (q *writeQueue) pop() *write {
 	return nil
 }
 
-// take removes and returns the writes for which f returns choiceTake, in order. choiceLeave keeps a
+// take removes and returns the writes for which f returns choiceTake, in order. choiceKeep keeps a
 // write in the queue, and choiceStop ends the scan.
 func (q *writeQueue) take(f func(*write) choice) (out []*write) {
 	rest := make([]*write, 0, len(q.writes))
@@ -40,7 +40,7 @@ func (q *writeQueue) take(f func(*write) choice) (out []*write) {
 		case choiceTake:
 			q.live--
 			out = append(out, op)
-		case choiceLeave:
+		case choiceKeep:
 			rest = append(rest, op)
 		case choiceStop:
 			q.writes = append(rest, q.writes[i:]...)
@@ -55,6 +55,6 @@ type choice int
 
 const (
 	choiceTake choice = iota
-	choiceLeave
+	choiceKeep
 	choiceStop
 )

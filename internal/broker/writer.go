@@ -69,7 +69,7 @@ func (w *writer) of(stream string) *streamWriter {
 	if one == nil {
 		o := streamOptions{Timeout: PublishTimeout}
 		if w.shared[stream] {
-			o.ShareFrom, o.Room = shareFrom, w.server.hasRoom
+			o.ShareFrom, o.HasCapacity = shareFrom, w.server.hasBatchCapacity
 			o.Sound = func() bool { return w.server.sound(stream) }
 		}
 		one = newStreamWriter(w.replies, o)
@@ -121,10 +121,10 @@ func (w *writer) publish(ctx context.Context, m *nats.Msg, lane Lane) (ack Ack, 
 	return ack, nil
 }
 
-// Settled reports whether a message from a consumer or a republished message is durably stored. It
+// Synced reports whether a message from a consumer or a republished message is durably stored. It
 // is needed because the embedded server may deliver messages of a batch that it could not sync.
-// Settled waits up to PublishTimeout for a batch in flight. It returns true for streams without
-// batches. Messages returned by reads are already settled.
-func (w *writer) Settled(stream string, h nats.Header) bool {
-	return !w.shared[stream] || w.of(stream).settled(h)
+// Synced waits up to PublishTimeout for a batch in flight. It returns true for streams without
+// batches. Messages returned by reads are already synced.
+func (w *writer) Synced(stream string, h nats.Header) bool {
+	return !w.shared[stream] || w.of(stream).synced(h)
 }

@@ -16,8 +16,8 @@ func TestReadsMakeNoWriters(t *testing.T) {
 	for _, noSync := range []bool{true, false} {
 		w := newWriter(newLink("", nil), subject.Default(), &embedded{options: Embedded{NoSync: noSync}})
 		for i := range 1000 {
-			if !w.Settled(objectwrite.Stream(w.names.Bodies(fmt.Sprint("tenant", i))), nats.Header{"Nats-Batch-Id": {"b"}}) {
-				t.Fatal("a message of a stream without batches is not settled")
+			if !w.Synced(objectwrite.Stream(w.names.Bodies(fmt.Sprint("tenant", i))), nats.Header{"Nats-Batch-Id": {"b"}}) {
+				t.Fatal("a message of a stream without batches is not synced")
 			}
 		}
 		if n := len(w.by); n > 0 {

@@ -45,8 +45,8 @@ type Item struct {
 type Options struct {
 	// ReaderBuffer limits the unread data of one follower, in bytes. Default: 1 MiB.
 	ReaderBuffer int
-	// SettleWait is how long to wait for the last chunks after a chat's end. Default: 2s.
-	SettleWait time.Duration
+	// EndWait is how long to wait for the last chunks after a chat's end. Default: 2s.
+	EndWait time.Duration
 	// RereadEvery is how long a chat must be silent before its chunks are checked again, because
 	// core NATS may lose the last one. Default: 10s.
 	RereadEvery time.Duration
@@ -55,8 +55,8 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.SettleWait == 0 {
-		o.SettleWait = 2 * time.Second
+	if o.EndWait == 0 {
+		o.EndWait = 2 * time.Second
 	}
 	return o
 }
@@ -108,6 +108,6 @@ func (l *Log) Follow(ctx context.Context, n subject.JobName, token string) iter.
 // wake checks every followed chat, because messages published during an outage were missed and the
 // stream may have been recreated.
 func (l *Log) wake() {
-	l.stream.forget()
+	l.stream.invalidate()
 	l.tails.Wake()
 }

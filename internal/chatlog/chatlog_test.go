@@ -55,7 +55,7 @@ func TestFollowLiveAndReplay(t *testing.T) {
 // chat and after its end.
 func TestResumeGivesTheRest(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x := setup(t, brokertest.Single(t), chatlog.Options{EndWait: 10 * time.Millisecond})
 	x.queued()
 	x.started()
 	const chunks = 12
@@ -97,7 +97,7 @@ func TestResumeGivesTheRest(t *testing.T) {
 
 func TestLateChunksAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: time.Minute})
+	x := setup(t, brokertest.Single(t), chatlog.Options{EndWait: time.Minute})
 	x.queued()
 	x.started()
 	x.chunk(1, 0, 1)
@@ -113,7 +113,7 @@ func TestLateChunksAreWaitedFor(t *testing.T) {
 
 func TestMissingChunksAreAGap(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x := setup(t, brokertest.Single(t), chatlog.Options{EndWait: 10 * time.Millisecond})
 	x.queued()
 	x.started()
 	r := x.read("")

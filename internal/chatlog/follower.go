@@ -16,8 +16,8 @@ import (
 // errEnded ends a follower after the terminal event or when its caller stops.
 var errEnded = errors.New("the follower has ended")
 
-// settlePoll is the interval between reads of the stream for the missing chunks of an ended chat.
-const settlePoll = 200 * time.Millisecond
+// endPoll is the interval between reads of the stream for the missing chunks of an ended chat.
+const endPoll = 200 * time.Millisecond
 
 // follower is the state of one call to Follow. Its methods run in the caller's goroutine. Any error
 // ends the call.
@@ -122,7 +122,7 @@ func (f *follower) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.settle(ctx); err != nil {
+	if err := f.awaitLastChunks(ctx); err != nil {
 		return err
 	}
 	f.at.version = f.terminal.Version()
@@ -152,9 +152,9 @@ func (f *follower) wait(ctx context.Context, more bool) error {
 	}
 }
 
-// settle waits for the chunks that the terminal event counts. They were stored before the event,
-// unless the writer gave up on them.
-func (f *follower) settle(ctx context.Context) error {
+// awaitLastChunks waits for the chunks that the terminal event counts. They were stored before the
+// event, unless the writer gave up on them.
+func (f *follower) awaitLastChunks(ctx context.Context) error {
 	if err := f.drainAll(ctx); err != nil || f.whole() {
 		return err
 	}
@@ -162,10 +162,10 @@ func (f *follower) settle(ctx context.Context) error {
 		return err
 	}
 	// No more chunks will arrive if the chat ended long ago.
-	left := f.log.opts.SettleWait - max(time.Since(f.terminal.Time), 0)
-	deadline := time.NewTimer(max(left, 0))
+	remaining := f.log.opts.EndWait - max(time.Since(f.terminal.Time), 0)
+	deadline := time.NewTimer(max(remaining, 0))
 	defer deadline.Stop()
-	poll := time.NewTicker(settlePoll)
+	poll := time.NewTicker(endPoll)
 	defer poll.Stop()
 	for !f.whole() {
 		var err error

@@ -27,7 +27,7 @@ func (x *bundle) renew() {
 
 func TestExpiredTokenGivesTheCurrentState(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x := setup(t, brokertest.Single(t), chatlog.Options{EndWait: 10 * time.Millisecond})
 	x.queued()
 	x.started()
 	x.chunk(1, 0, 2)
@@ -60,9 +60,9 @@ func TestExpiredTokenGivesTheCurrentState(t *testing.T) {
 	again.end(t)
 }
 
-func TestStreamOfChunksIsGone(t *testing.T) {
+func TestStreamOfChunksIsMissing(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x := setup(t, brokertest.Single(t), chatlog.Options{EndWait: 10 * time.Millisecond})
 	x.queued()
 	x.started()
 	x.chunk(1, 0, 2)
@@ -78,9 +78,9 @@ func TestStreamOfChunksIsGone(t *testing.T) {
 	same(t, texts)
 }
 
-// TestFollowersNoticeANewStream proves that followers notice a recreated stream without a
+// TestFollowersDetectANewStream proves that followers notice a recreated stream without a
 // reconnect.
-func TestFollowersNoticeANewStream(t *testing.T) {
+func TestFollowersDetectANewStream(t *testing.T) {
 	t.Parallel()
 	x := setup(t, brokertest.Single(t), chatlog.Options{RereadEvery: 20 * time.Millisecond})
 	x.queued()

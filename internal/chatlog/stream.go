@@ -76,7 +76,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-func (s *stream) forget() {
+func (s *stream) invalidate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at = time.Time{}

@@ -51,7 +51,7 @@ func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(c.Server, grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(noticed), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	conn, err := grpc.NewClient(c.Server, grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(noticeInterceptor), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, WrongUse("--server: %w", err)
 	}

@@ -46,7 +46,7 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	if err := checkAddresses(n.NATS); err != nil {
 		return nil, err
 	}
-	opts := []nats.Option{nats.Name("genbus command"), nats.MaxReconnects(-1), nats.CustomInboxPrefix(n.Inbox), nats.DisconnectErrHandler(waiting), nats.ReconnectHandler(again)}
+	opts := []nats.Option{nats.Name("genbus command"), nats.MaxReconnects(-1), nats.CustomInboxPrefix(n.Inbox), nats.DisconnectErrHandler(reportDisconnect), nats.ReconnectHandler(again)}
 	if n.User != "" {
 		opts = append(opts, nats.UserInfo(n.User, password))
 	}
@@ -67,8 +67,9 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// waiting reports a lost connection. If the command itself closed the connection, err is nil.
-func waiting(_ *nats.Conn, err error) {
+// reportDisconnect reports a lost connection. If the command itself closed the connection, err is
+// nil.
+func reportDisconnect(_ *nats.Conn, err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "genbus: lost the NATS connection, waiting:", err)
 	}

@@ -27,8 +27,8 @@ func printQuiet(jobID string) {
 	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; to check for failing upstream calls, run \"service operator jobs show %[1]s\" or \"service operator upstreams\"\n", clean(jobID))
 }
 
-// noticed is a gRPC interceptor that prints an answer's notice, if any.
-func noticed(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// noticeInterceptor is a gRPC interceptor that prints an answer's notice, if any.
+func noticeInterceptor(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header metadata.MD
 	err := call(ctx, method, request, reply, conn, append(opts, grpc.Header(&header))...)
 	if id, notice := header.Get(subject.HeaderJobID), header.Get(subject.HeaderNotice); len(id) > 0 && len(notice) > 0 {

@@ -12,19 +12,19 @@ import (
 )
 
 type auditCommand struct {
-	By     string `help:"Show only actions of this operator, by key name."`
-	Action string `help:"Show only this action, such as PauseRoute."`
-	Job    string `help:"Show only actions on this job."`
-	Route  string `help:"Show only actions on routes of this name."`
-	Letter uint64 `help:"Show only actions on this dead letter."`
-	Tenant string `help:"Show only actions on jobs of this tenant."`
-	Limit  int    `help:"Maximum records to list; 0 for all." default:"100"`
+	By         string `help:"Show only actions of this operator, by key name."`
+	Action     string `help:"Show only this action, such as PauseRoute."`
+	Job        string `help:"Show only actions on this job."`
+	Route      string `help:"Show only actions on routes of this name."`
+	DeadLetter uint64 `help:"Show only actions on this dead letter." name:"letter"`
+	Tenant     string `help:"Show only actions on jobs of this tenant."`
+	Limit      int    `help:"Maximum records to list; 0 for all." default:"100"`
 }
 
 func (c auditCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		all := &genbusv1.ListAuditRecordsResponse{}
-		request := &genbusv1.ListAuditRecordsRequest{Operator: c.By, Action: c.Action, JobId: c.Job, Route: c.Route, Letter: c.Letter, Tenant: c.Tenant}
+		request := &genbusv1.ListAuditRecordsRequest{Operator: c.By, Action: c.Action, JobId: c.Job, Route: c.Route, Letter: c.DeadLetter, Tenant: c.Tenant}
 		err := eachPage(c.Limit, func(size int32) (listed int, more bool, err error) {
 			request.PageSize = size
 			page, err := call.ListAuditRecords(ctx, request)
@@ -44,7 +44,7 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetRecords()) == 0 {
-		return p.say(m, "no records")
+		return p.message(m, "no records")
 	}
 	var rows []string
 	for _, s := range m.GetRecords() {
@@ -55,7 +55,7 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
-		return p.say(m, "More exist; see --limit.")
+		return p.message(m, "More exist; see --limit.")
 	}
 	return nil
 }

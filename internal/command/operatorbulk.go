@@ -49,19 +49,19 @@ func (c bulkCancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) 
 	})
 }
 
-// bulkLetters selects the dead letters of a bulk command.
-type bulkLetters struct {
-	letterFilter `embed:""`
-	bulkFlags    `embed:""`
-	All          bool `help:"All dead letters of all tenants, if no filter is set." name:"all"`
+// bulkDeadLetters selects the dead letters of a bulk command.
+type bulkDeadLetters struct {
+	deadLetterFilter `embed:""`
+	bulkFlags        `embed:""`
+	All              bool `help:"All dead letters of all tenants, if no filter is set." name:"all"`
 }
 
-func (c bulkLetters) filter() *genbusv1.DeadLetterFilter {
+func (c bulkDeadLetters) filter() *genbusv1.DeadLetterFilter {
 	return &genbusv1.DeadLetterFilter{Kind: c.Kind, Tenant: c.Tenant, Code: c.Code}
 }
 
 type bulkRedriveCommand struct {
-	bulkLetters `embed:""`
+	bulkDeadLetters `embed:""`
 }
 
 func (c bulkRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -71,7 +71,7 @@ func (c bulkRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer)
 }
 
 type bulkDropCommand struct {
-	bulkLetters `embed:""`
+	bulkDeadLetters `embed:""`
 }
 
 func (c bulkDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
@@ -208,7 +208,7 @@ func (c *Operator) bulk(ctx context.Context, p printer, begin bulkCall, token st
 
 // counted prints the result of a dry run.
 func (p printer) counted(m *genbusv1.BulkProgress, what string) error {
-	if err := p.say(m, "%s%s %s as of %s%s\nrun with --yes to do it, and with --yes --token %s to leave out newer ones", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m), m.GetToken()); err != nil {
+	if err := p.message(m, "%s%s %s as of %s%s\nrun with --yes to do it, and with --yes --token %s to leave out newer ones", atLeast(m), plural.Count(m.GetTotal(), what), plural.Form(m.GetTotal(), "matches", "match"), moment(m.GetAsOf()), beyondCount(m), m.GetToken()); err != nil {
 		return err
 	}
 	if err := p.failures(m); err != nil || m.GetFailed() == 0 {
@@ -225,13 +225,13 @@ func (p printer) progress(last, now *genbusv1.BulkProgress) error {
 	case p.json:
 		return p.asJSON(now)
 	case last == nil:
-		return p.say(now, "as of %s, token %s%s\n%s", moment(now.GetAsOf()), now.GetToken(), beyondCount(now), line)
+		return p.message(now, "as of %s, token %s%s\n%s", moment(now.GetAsOf()), now.GetToken(), beyondCount(now), line)
 	case now.GetEnded():
-		return p.say(now, "finished: %d changed, %d failed, %d had ended or no longer matched", now.GetChanged(), now.GetFailed(), now.GetDone()-now.GetChanged()-now.GetFailed())
+		return p.message(now, "finished: %d changed, %d failed, %d had ended or no longer matched", now.GetChanged(), now.GetFailed(), now.GetDone()-now.GetChanged()-now.GetFailed())
 	case last.GetDone() == now.GetDone():
 		return nil
 	}
-	return p.say(now, "%s", line)
+	return p.message(now, "%s", line)
 }
 
 // failures prints the failures by error code, with examples.

@@ -18,16 +18,16 @@ type deadCommand struct {
 	Drop    deadDropCommand    `cmd:"" help:"Permanently remove dead letters and their bodies."`
 }
 
-// letterFilter selects dead letters that match all given flags.
-type letterFilter struct {
+// deadLetterFilter selects dead letters that match all given flags.
+type deadLetterFilter struct {
 	Kind   string `help:"Show only this kind: video or chat."`
 	Tenant string `help:"Show only this tenant."`
 	Code   string `help:"Show only this error code, such as submission_outcome_unknown."`
 }
 
 type deadListCommand struct {
-	letterFilter `embed:""`
-	Limit        int `help:"Maximum dead letters to list; 0 for all." default:"100"`
+	deadLetterFilter `embed:""`
+	Limit            int `help:"Maximum dead letters to list; 0 for all." default:"100"`
 }
 
 // maxPage is the maximum page size of a call.
@@ -47,7 +47,7 @@ func (c deadListCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 		if err != nil {
 			return err
 		}
-		return call.letters(all)
+		return call.deadLetters(all)
 	})
 }
 
@@ -84,7 +84,7 @@ func (c deadShowCommand) Run(ctx context.Context, o *Operator, out io.Writer) er
 		if err != nil {
 			return answered(err)
 		}
-		return call.letter(answer.GetLetter(), c.Body)
+		return call.deadLetter(answer.GetLetter(), c.Body)
 	})
 }
 
@@ -94,7 +94,7 @@ type deadRedriveCommand struct {
 
 func (c deadRedriveCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
+		return eachDeadLetter(ctx, c.Sequences, func(seq uint64) error {
 			answer, err := call.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: seq})
 			if err != nil {
 				return answered(err)
@@ -110,20 +110,20 @@ type deadDropCommand struct {
 
 func (c deadDropCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
+		return eachDeadLetter(ctx, c.Sequences, func(seq uint64) error {
 			answer, err := call.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: seq})
 			if err != nil {
 				return answered(err)
 			}
-			return call.say(answer, "dead letter %d removed", seq)
+			return call.message(answer, "dead letter %d removed", seq)
 		})
 	})
 }
 
-// eachLetter calls do for each dead letter and continues after failures. It joins the errors, and
-// the first error determines the exit code. If the time limit has passed or the key is refused, it
-// stops and lists the dead letters that it did not try.
-func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) error) error {
+// eachDeadLetter calls do for each dead letter and continues after failures. It joins the errors,
+// and the first error determines the exit code. If the time limit has passed or the key is refused,
+// it stops and lists the dead letters that it did not try.
+func eachDeadLetter(ctx context.Context, sequences []uint64, do func(seq uint64) error) error {
 	var failed []error
 	for i, seq := range sequences {
 		err := do(seq)
@@ -164,6 +164,6 @@ func (c lookUpCommand) Run(ctx context.Context, o *Operator, out io.Writer) erro
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "dead letter %d: %s", c.Sequence, task.LookUpText(answer.GetLookUp()))
+		return call.message(answer, "dead letter %d: %s", c.Sequence, task.LookUpText(answer.GetLookUp()))
 	})
 }

@@ -35,7 +35,7 @@ func (c cancelCommand) Run(ctx context.Context, o *Operator, out io.Writer) erro
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "%s is %s", answer.GetId(), task.StatusWord(answer.GetStatus()))
+		return call.message(answer, "%s is %s", answer.GetId(), task.StatusWord(answer.GetStatus()))
 	})
 }
 
@@ -51,6 +51,6 @@ func (c eraseCommand) Run(ctx context.Context, o *Operator, out io.Writer) error
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "erased %s", c.ID)
+		return call.message(answer, "erased %s", c.ID)
 	})
 }

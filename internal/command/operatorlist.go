@@ -113,7 +113,7 @@ func (p printer) jobs(m *genbusv1.ListJobsResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetJobs()) == 0 {
-		return p.say(m, "no jobs match%s", beyondIndex(m))
+		return p.message(m, "no jobs match%s", beyondIndex(m))
 	}
 	rows := make([]string, 0, len(m.GetJobs()))
 	for _, j := range m.GetJobs() {
@@ -127,7 +127,7 @@ func (p printer) jobs(m *genbusv1.ListJobsResponse) error {
 	if m.GetNextPageToken() != "" {
 		more = "; see --limit"
 	}
-	return p.say(m, "%d of %d%s%s", len(m.GetJobs()), m.GetTotal(), more, beyondIndex(m))
+	return p.message(m, "%d of %d%s%s", len(m.GetJobs()), m.GetTotal(), more, beyondIndex(m))
 }
 
 // beyondIndex describes the jobs that a list may lack.
@@ -181,7 +181,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		return err
 	}
 	if m.GetHistoryCut() {
-		if err := p.say(m, "only the latest %s:", plural.Count(len(m.GetHistory()), "event")); err != nil {
+		if err := p.message(m, "only the latest %s:", plural.Count(len(m.GetHistory()), "event")); err != nil {
 			return err
 		}
 	}

@@ -55,17 +55,17 @@ func (c orphansFailCommand) Run(ctx context.Context, o *Operator, out io.Writer)
 		sum.Removed += page.GetRemoved()
 		sum.Left = append(sum.Left, page.GetLeft()...)
 		if sum.NextPageToken = page.GetNextPageToken(); sum.GetNextPageToken() == "" {
-			return c.settled(sum, printer{out: out, json: o.JSON})
+			return c.finish(sum, printer{out: out, json: o.JSON})
 		}
 	}
 }
 
-// settled prints the totals and returns the error that sets the exit code.
-func (c orphansFailCommand) settled(sum *genbusv1.OrphansSettled, p printer) error {
+// finish prints the totals and returns the error that sets the exit code.
+func (c orphansFailCommand) finish(sum *genbusv1.OrphansSettled, p printer) error {
 	left := len(sum.GetLeft())
 	none := left == 0 && sum.GetEnded()+sum.GetRemoved() == 0
 	if !none || p.json {
-		if err := p.settled(sum); err != nil {
+		if err := p.orphansFailed(sum); err != nil {
 			return err
 		}
 	}

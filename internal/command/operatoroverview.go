@@ -57,11 +57,11 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 		letters = fmt.Sprintf("dead letters: %d to decide (submission_outcome_unknown), %s, %d not looked at, %s",
 			d.GetOutcomeUnknown(), plural.Count(d.GetOther(), "other"), d.GetUncounted(), plural.Count(d.GetRejected(), "rejected request"))
 	}
-	if err := p.say(m, "\n%s; %s; %s; as of %s", unfinished, letters, plural.Count(m.GetReplicas(), "replica"), moment(m.GetAsOf())); err != nil {
+	if err := p.message(m, "\n%s; %s; %s; as of %s", unfinished, letters, plural.Count(m.GetReplicas(), "replica"), moment(m.GetAsOf())); err != nil {
 		return err
 	}
 	if missing := m.GetMissing(); len(missing) > 0 {
-		if err := p.say(m, "not available: %s", strings.Join(missing, ", ")); err != nil {
+		if err := p.message(m, "not available: %s", strings.Join(missing, ", ")); err != nil {
 			return err
 		}
 	}

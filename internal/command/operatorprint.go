@@ -35,8 +35,8 @@ func (p printer) asJSON(m proto.Message) error {
 	return err
 }
 
-// say prints a sentence, or the message as JSON.
-func (p printer) say(m proto.Message, format string, args ...any) error {
+// message prints a sentence, or the message as JSON.
+func (p printer) message(m proto.Message, format string, args ...any) error {
 	if p.json {
 		return p.asJSON(m)
 	}
@@ -45,7 +45,7 @@ func (p printer) say(m proto.Message, format string, args ...any) error {
 }
 
 func (p printer) job(m proto.Message, seq uint64, id string, status genbusv1.JobStatus) error {
-	return p.say(m, "dead letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
+	return p.message(m, "dead letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
 }
 
 // table prints rows of tab-separated cells below a heading.
@@ -58,30 +58,30 @@ func (p printer) table(head string, rows []string) error {
 	return w.Flush()
 }
 
-func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
+func (p printer) deadLetters(m *genbusv1.ListDeadLettersResponse) error {
 	if p.json {
 		return p.asJSON(m)
 	}
 	if len(m.GetLetters()) == 0 {
-		return p.say(m, "no dead letters")
+		return p.message(m, "no dead letters")
 	}
 	var rows []string
 	for _, s := range m.GetLetters() {
 		l := s.GetLetter()
-		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), letterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
+		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), deadLetterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
 			l.GetId(), upstreamKey(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
 	}
 	if err := p.table("SEQUENCE\tTIME\tDEAD LETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
-		return p.say(m, "More exist; see --limit.")
+		return p.message(m, "More exist; see --limit.")
 	}
 	return nil
 }
 
-// letter prints a dead letter, with its request if body is set.
-func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
+// deadLetter prints a dead letter, with its request if body is set.
+func (p printer) deadLetter(s *genbusv1.StoredDeadLetter, body bool) error {
 	l := s.GetLetter()
 	if p.json {
 		if !body {
@@ -90,7 +90,7 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 		return p.asJSON(s)
 	}
 	rows := []string{
-		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
+		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("dead letter of", deadLetterOf(s)), cells("code", l.GetError().GetCode()),
 		cells("message", l.GetError().GetMessage()), cells("to do", remedy(l.GetError().GetCode())), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
 		cells("upstream", upstreamKey(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
 		cells("subject", l.GetSubject()), cells("request", requestSize(s)),
@@ -123,8 +123,8 @@ func remedy(code string) string {
 	return m.ForOperators()
 }
 
-// letterOf returns what a dead letter stands for, a job or a rejected request.
-func letterOf(s *genbusv1.StoredDeadLetter) string {
+// deadLetterOf returns what a dead letter stands for, a job or a rejected request.
+func deadLetterOf(s *genbusv1.StoredDeadLetter) string {
 	if s.GetRejected() {
 		return "rejected request"
 	}
@@ -227,7 +227,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetRoutes()) == 0 {
-		return p.say(m, "no jobs of unconfigured routes")
+		return p.message(m, "no jobs of unconfigured routes")
 	}
 	var rows []string
 	for _, r := range m.GetRoutes() {
@@ -236,7 +236,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 	return p.table("KIND\tROUTE\tREADY OR HELD\tBACKLOG\tOLDEST", rows)
 }
 
-func (p printer) settled(m *genbusv1.OrphansSettled) error {
+func (p printer) orphansFailed(m *genbusv1.OrphansSettled) error {
 	if p.json {
 		return p.asJSON(m)
 	}
@@ -253,5 +253,5 @@ func (p printer) settled(m *genbusv1.OrphansSettled) error {
 	if m.GetRemoved() > 0 {
 		removed = ", " + plural.Count(m.GetRemoved(), "work item") + " removed that no job needed"
 	}
-	return p.say(m, "%s ended%s, %s left", plural.Count(m.GetEnded(), "job"), removed, plural.Count(len(m.GetLeft()), "job"))
+	return p.message(m, "%s ended%s, %s left", plural.Count(m.GetEnded(), "job"), removed, plural.Count(len(m.GetLeft()), "job"))
 }

@@ -43,7 +43,7 @@ func (c jobsRetryCommand) Run(ctx context.Context, o *Operator, out io.Writer) e
 		if err != nil {
 			return answered(err)
 		}
-		return call.say(answer, "submitted %s again as job %s (%s)", j.GetId(), answer.GetId(), task.StatusWord(answer.GetStatus()))
+		return call.message(answer, "submitted %s again as job %s (%s)", j.GetId(), answer.GetId(), task.StatusWord(answer.GetStatus()))
 	})
 }
 

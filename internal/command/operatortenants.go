@@ -44,7 +44,7 @@ func (p printer) tenants(m *genbusv1.ListTenantsResponse) error {
 		return p.asJSON(m)
 	}
 	if len(m.GetTenants()) == 0 {
-		return p.say(m, "no tenant has jobs")
+		return p.message(m, "no tenant has jobs")
 	}
 	var rows []string
 	for _, t := range m.GetTenants() {
@@ -62,9 +62,9 @@ func (p printer) tenants(m *genbusv1.ListTenantsResponse) error {
 		return err
 	}
 	if since := m.GetCompleteSince(); since != nil {
-		return p.say(m, "%d of %d; jobs accepted before %s may be missing (limits.list_index)", len(m.GetTenants()), m.GetTotal(), moment(since))
+		return p.message(m, "%d of %d; jobs accepted before %s may be missing (limits.list_index)", len(m.GetTenants()), m.GetTotal(), moment(since))
 	}
-	return p.say(m, "%d of %d", len(m.GetTenants()), m.GetTotal())
+	return p.message(m, "%d of %d", len(m.GetTenants()), m.GetTotal())
 }
 
 func (p printer) streams(m *genbusv1.ListStreamsResponse) error {

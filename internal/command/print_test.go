@@ -119,7 +119,7 @@ func TestOrphansSettled(t *testing.T) {
 		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "1 job ended, 1 job left\n", ExitNotPossible},
 	} {
 		var out strings.Builder
-		err := orphansFailCommand{Kind: "video", Name: "gone"}.settled(row.sum, printer{out: &out})
+		err := orphansFailCommand{Kind: "video", Name: "gone"}.finish(row.sum, printer{out: &out})
 		if (err == nil) != (row.code == 0) || err != nil && ExitCode(err) != row.code || !strings.HasSuffix(out.String(), row.said) {
 			t.Errorf("%s: %v, printed\n%s", name, err, out.String())
 		}
@@ -137,7 +137,7 @@ func TestCountsOfOne(t *testing.T) {
 			Upstreams: []*genbusv1.UpstreamHealth{{Name: "up", Breaker: genbusv1.UpstreamState_BREAKER_OPEN, BreakersNotClosed: 1}},
 		}),
 		p.audit(&genbusv1.ListAuditRecordsResponse{Records: []*genbusv1.StoredAuditRecord{{Record: &genbusv1.AuditRecord{Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 1}}}}),
-		p.letter(&genbusv1.StoredDeadLetter{Letter: &genbusv1.DeadLetter{}, DataSize: 1}, false),
+		p.deadLetter(&genbusv1.StoredDeadLetter{Letter: &genbusv1.DeadLetter{}, DataSize: 1}, false),
 		p.jobDetails(&genbusv1.GetJobResponse{WorkItem: &genbusv1.WorkItemPlace{Held: &genbusv1.HeldJob{
 			PollsFailed: 1, LastPollErrorAt: timestamppb.Now(), LastPollError: "status 503", CallsFailed: 1, LastCallErrorAt: timestamppb.Now(), LastCallError: "it was not reached",
 		}}}),
@@ -155,7 +155,7 @@ func TestCountsOfOne(t *testing.T) {
 			t.Errorf("%s is not in\n%s", row, out.String())
 		}
 	}
-	err = orphansFailCommand{Kind: "video", Name: "gone"}.settled(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
+	err = orphansFailCommand{Kind: "video", Name: "gone"}.finish(&genbusv1.OrphansSettled{Left: []*genbusv1.OrphanLeft{{}}}, p)
 	if err == nil || err.Error() != "1 job of video route gone was left" {
 		t.Error(err)
 	}
@@ -169,9 +169,9 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestEachLetter checks that a failure does not stop the others, and that the first failure sets
-// the exit code.
-func TestEachLetter(t *testing.T) {
+// TestEachDeadLetter checks that a failure does not stop the others, and that the first failure
+// sets the exit code.
+func TestEachDeadLetter(t *testing.T) {
 	t.Parallel()
 	refusal := func(c codes.Code) error { return callError{s: status.New(c, c.String())} }
 	over, cancel := context.WithCancel(t.Context())
@@ -189,7 +189,7 @@ func TestEachLetter(t *testing.T) {
 		"over":   {over, map[uint64]error{2: refusal(codes.DeadlineExceeded)}, 2, ExitUnavailable, "dead letter 2: DeadlineExceeded\nnot tried: 3"},
 	} {
 		tried := 0
-		err := eachLetter(row.ctx, []uint64{1, 2, 3}, func(seq uint64) error {
+		err := eachDeadLetter(row.ctx, []uint64{1, 2, 3}, func(seq uint64) error {
 			tried++
 			return row.fails[seq]
 		})

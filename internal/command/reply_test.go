@@ -59,9 +59,9 @@ func (l lossy) Reply(context.Context, *genbusv1.Chat) (*genbusv1.ChatCompletion,
 	return l.reply, nil
 }
 
-// TestAMissingReplyIsSaid checks that lost or unreadable blocks make the command print the whole
-// reply, or an error.
-func TestAMissingReplyIsSaid(t *testing.T) {
+// TestAMissingReplyIsReported checks that lost or unreadable blocks make the command print the
+// whole reply, or an error.
+func TestAMissingReplyIsReported(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]client.ChatItem{
 		"a gap":     {Gap: &genbusv1.ChatGap{Reason: "gap"}},
@@ -101,8 +101,8 @@ func (s slow) FollowChat(context.Context, string) iter.Seq2[client.ChatItem, err
 	}
 }
 
-// TestAQuietChatIsSaid checks that a chat without text is reported once.
-func TestAQuietChatIsSaid(t *testing.T) {
+// TestAQuietChatIsReported checks that a chat without text is reported once.
+func TestAQuietChatIsReported(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[time.Duration]int32{quietAfter - time.Second: 0, quietAfter + time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ const (
 	maxResume   = 5 * time.Second
 	// resumeFor is how long to retry while genbus is unavailable.
 	resumeFor = 2 * time.Minute
-	// sayAwayAfter is the delay before telling the user about the wait. A restart takes less time.
-	sayAwayAfter = 5 * time.Second
+	// reportAfter is the delay before telling the user about the wait. A restart takes less time.
+	reportAfter = 5 * time.Second
 )
 
 // resumed yields the items of a watch until the watch ends. It reopens the watch after an
@@ -58,7 +58,7 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 			case !cutOff(err) || time.Since(last) > resumeFor:
 				yield(zero, answered(err))
 				return
-			case !said && time.Since(last) > sayAwayAfter:
+			case !said && time.Since(last) > reportAfter:
 				said = true
 				fmt.Fprintf(os.Stderr, "genbus: no answer, retrying for %s: %s\n", resumeFor, clean(status.Convert(err).Message()))
 			}

@@ -195,13 +195,13 @@ func (s submitChat) request() (*genbusv1.ChatRequest, error) {
 	}
 	chat := &genbusv1.ChatCompletionBody{Model: s.Model, Stream: proto.Bool(true)}
 	if s.System != "" {
-		chat.Messages = append(chat.Messages, says("system", s.System))
+		chat.Messages = append(chat.Messages, chatMessage("system", s.System))
 	}
-	chat.Messages = append(chat.Messages, says("user", s.Prompt))
+	chat.Messages = append(chat.Messages, chatMessage("user", s.Prompt))
 	return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: chat}}, nil
 }
 
-func says(role, text string) *genbusv1.ChatMessage {
+func chatMessage(role, text string) *genbusv1.ChatMessage {
 	return &genbusv1.ChatMessage{Role: role, Content: &genbusv1.ChatMessage_Text{Text: text}}
 }
 

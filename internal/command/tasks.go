@@ -108,7 +108,7 @@ func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
 		return p.asJSON(body.WithoutExecution(m))
 	}
 	if len(m.GetTasks()) == 0 {
-		return p.say(m, "no tasks")
+		return p.message(m, "no tasks")
 	}
 	rows := make([]string, 0, len(m.GetTasks()))
 	for _, t := range m.GetTasks() {
@@ -117,7 +117,7 @@ func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
 	if err := p.table("ID\tCREATED\tSTATUS\tPROGRESS\tMODEL\tERROR", rows); err != nil || m.GetNextPageToken() == "" {
 		return err
 	}
-	return p.say(m, "More exist; see --limit.")
+	return p.message(m, "More exist; see --limit.")
 }
 
 // jobArg names one of the caller's jobs.
@@ -210,12 +210,12 @@ func (g tasksCancel) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 			if err != nil {
 				return err
 			}
-			return call.say(body.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetChat().GetStatus()))
+			return call.message(body.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetChat().GetStatus()))
 		}
 		answer, err := call.videos.CancelVideoTask(ctx, &genbusv1.CancelVideoTaskRequest{Id: g.ID})
 		if err != nil {
 			return err
 		}
-		return call.say(body.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetTask().GetStatus()))
+		return call.message(body.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetTask().GetStatus()))
 	})
 }

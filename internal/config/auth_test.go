@@ -204,9 +204,8 @@ operator_keys:
 	}
 }
 
-// TestPlainKeysAreForgotten checks that a loaded Config holds only hashes and can be prepared
-// again.
-func TestPlainKeysAreForgotten(t *testing.T) {
+// TestPlainKeysAreErased checks that a loaded Config holds only hashes and can be prepared again.
+func TestPlainKeysAreErased(t *testing.T) {
 	t.Parallel()
 	const operator = "operator-key-0123"
 	c := mustLoad(t, "api_keys: [{tenant: acme, key_env: A}]", "A=key-a", "GENBUS_OPERATOR_KEY="+operator)

@@ -72,7 +72,7 @@ func (c *Config) checkSegments(r *report) {
 		path, segment := join("http.segments", name), c.HTTP.Segments[name]
 		checkToken(r, path, segment)
 		if p, ok := protocol.Find(name); !ok || p.Segment == "" {
-			r.say(path, "is not a protocol with its own paths; want one of "+strings.Join(protocolsWith(func(p protocol.Info) bool { return p.Segment != "" }), ", "))
+			r.add(path, "is not a protocol with its own paths; want one of "+strings.Join(protocolsWith(func(p protocol.Info) bool { return p.Segment != "" }), ", "))
 		}
 		if other, used := taken[segment]; used {
 			r.bad(path, segment, "a unique segment; "+other+" has this one")

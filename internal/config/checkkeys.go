@@ -20,7 +20,7 @@ func (c *Config) checkAPIKeys(r *report) {
 			strong(r, path, "key", k.Key, k.KeyEnv, k.KeyFile)
 		}
 		if secret := !k.SecretKey.Empty() || k.SecretKeyEnv != "" || k.SecretKeyFile != ""; pair != secret {
-			r.say(path+".access_key", "and the secret key belong together; want both or neither")
+			r.add(path+".access_key", "and the secret key belong together; want both or neither")
 		}
 		if other, taken := pairs[k.AccessKey]; pair && taken {
 			r.bad(path+".access_key", k.AccessKey, fmt.Sprintf("a unique access key; api_keys[%d] has this one", other))
@@ -49,7 +49,7 @@ func strong(r *report, path, name string, secret Secret, env, file string) {
 	if env == "" && file != "" {
 		place = join(path, name+"_file")
 	}
-	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be guessed; want a longer one, such as \"service key new\" prints", minKey, placeOf(env, file)))
+	r.add(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be guessed; want a longer one, such as \"service key new\" prints", minKey, placeOf(env, file)))
 }
 
 func (c *Config) checkOperatorKeys(r *report) {
@@ -81,11 +81,11 @@ func (e entry) check(r *report) {
 	case places == 0 && e.key.Empty() && !e.known:
 		r.missing(e.path+".key_env", "key_env: NAME, key_file: PATH or key_sha256: HASH")
 	case e.sum != "" && places > 1:
-		r.say(e.path+".key_sha256", "and a place of the key are both set; want one of them")
+		r.add(e.path+".key_sha256", "and a place of the key are both set; want one of them")
 	}
 	if _, ok := readHash(e.sum); e.sum != "" && !ok {
 		// The value is not shown because it could be the key itself.
-		r.say(e.path+".key_sha256", "is not a hash; want 64 hexadecimal digits, as \"service key new\" prints them")
+		r.add(e.path+".key_sha256", "is not a hash; want 64 hexadecimal digits, as \"service key new\" prints them")
 	}
 	if _, err := time.Parse(time.RFC3339, e.notAfter); e.notAfter != "" && err != nil {
 		r.bad(e.path+".not_after", e.notAfter, "a time such as 2026-12-01T00:00:00Z")

@@ -55,10 +55,10 @@ func checkProtocol(r *report, path string, route Route) {
 	}
 	if route.InputReference != "" && !p.InputReference {
 		with := protocolsWith(func(p protocol.Info) bool { return p.InputReference })
-		r.say(path+".input_reference", "is for protocol "+alternatives(with)+"; want it left out with protocol "+route.Protocol)
+		r.add(path+".input_reference", "is for protocol "+alternatives(with)+"; want it left out with protocol "+route.Protocol)
 	}
 	if route.Gateway && !p.Gateway {
-		r.say(path+".gateway", "changes nothing with protocol "+route.Protocol+"; want it left out")
+		r.add(path+".gateway", "changes nothing with protocol "+route.Protocol+"; want it left out")
 	}
 }
 
@@ -72,7 +72,7 @@ func checkNoVideo(r *report, path string, route Route) {
 		set bool
 	}{{"archive", route.Archive}, {"gateway", route.Gateway}, {"input_reference", route.InputReference != ""}} {
 		if option.set {
-			r.say(path+"."+option.key, "is for video routes; want it left out")
+			r.add(path+"."+option.key, "is for video routes; want it left out")
 		}
 	}
 }
@@ -126,9 +126,9 @@ func (c *Config) checkSigned(r *report, key string, route Route, upstream string
 	p, known := protocol.Find(route.Protocol)
 	switch {
 	case route.Kind == KindChat:
-		r.say(key, what+"is for chats, which cannot be signed; want an upstream with auth: bearer")
+		r.add(key, what+"is for chats, which cannot be signed; want an upstream with auth: bearer")
 	case known && !p.Signed:
-		r.say(key, what+"speaks protocol "+p.Name+", which has no signature; want protocol "+alternatives(protocolsWith(func(p protocol.Info) bool { return p.Signed }))+", or an upstream with auth: bearer")
+		r.add(key, what+"speaks protocol "+p.Name+", which has no signature; want protocol "+alternatives(protocolsWith(func(p protocol.Info) bool { return p.Signed }))+", or an upstream with auth: bearer")
 	}
 }
 

@@ -16,12 +16,12 @@ func (c *Config) checkUpstreams(r *report) {
 	for _, name := range sortedKeys(c.Upstreams) {
 		u, path := c.Upstreams[name], join("upstreams", name)
 		if !tokenPattern.MatchString(name) {
-			r.say(path, "is not a usable name; want "+wantToken)
+			r.add(path, "is not a usable name; want "+wantToken)
 		}
 		checkBaseURL(r, path+".base_url", u.BaseURL)
 		within(r, path+".max_idle_conns", u.MaxIdleConns, 0, 100_000)
 		if u.ReuseConnectionsForCreates && u.MaxIdleConns == 0 {
-			r.say(path+".reuse_connections_for_creates", "reuses nothing while max_idle_conns is 0; want max_idle_conns above 0, or this one left out")
+			r.add(path+".reuse_connections_for_creates", "reuses nothing while max_idle_conns is 0; want max_idle_conns above 0, or this one left out")
 		}
 		within(r, path+".max_concurrent", u.MaxConcurrent, 0, 1_000_000)
 		within(r, path+".rate_per_second", u.RatePerSecond, 0, 1_000_000)
@@ -46,9 +46,9 @@ func checkBaseURL(r *report, key, address string) {
 	u, err := url.Parse(address)
 	switch {
 	case strings.Contains(address, "@"):
-		r.say(key, "holds credentials or an @; want the address alone, and the key in key_env or key_file")
+		r.add(key, "holds credentials or an @; want the address alone, and the key in key_env or key_file")
 	case strings.ContainsAny(address, "?#"): // often contains a key
-		r.say(key, "holds a query or a fragment; want the address alone, and the key in key_env or key_file")
+		r.add(key, "holds a query or a fragment; want the address alone, and the key in key_env or key_file")
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		r.bad(key, address, want)
 	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
@@ -67,7 +67,7 @@ func checkCredentials(r *report, path string, u Upstream) {
 	oneOf(r, path+".auth", u.Auth, AuthBearer, AuthSigned)
 	single := u.KeyEnv + u.KeyFile + u.AccessKeyEnv + u.AccessKeyFile + u.SecretKeyEnv + u.SecretKeyFile
 	if len(u.Keys) > 0 && single != "" {
-		r.say(path+".keys", "are set together with a key of the upstream itself; want only one of the two")
+		r.add(path+".keys", "are set together with a key of the upstream itself; want only one of the two")
 	}
 	names := map[string]int{}
 	for i, k := range u.Keys {
@@ -98,9 +98,9 @@ func checkCredential(r *report, at, auth string, k UpstreamKey) {
 	secret := k.SecretKeyEnv+k.SecretKeyFile != "" || !k.SecretKey.Empty()
 	switch {
 	case auth == AuthBearer && (access || secret):
-		r.say(at+".access_key_env", "is for auth: signed; want auth: signed, or key_env or key_file alone")
+		r.add(at+".access_key_env", "is for auth: signed; want auth: signed, or key_env or key_file alone")
 	case auth == AuthSigned && bearer:
-		r.say(at+".key_env", "is for auth: bearer; want access_key_env and secret_key_env with auth: signed")
+		r.add(at+".key_env", "is for auth: bearer; want access_key_env and secret_key_env with auth: signed")
 	case auth == AuthSigned && (!access || !secret):
 		r.missing(at+".access_key_env", "access_key_env and secret_key_env (or _file) with auth: signed")
 	}
@@ -112,12 +112,12 @@ func checkHeader(r *report, key, name, value string) {
 	isSecret := func(word string) bool { return strings.Contains(lower, word) }
 	switch {
 	case slices.Contains(ownHeaders, lower):
-		r.say(key, "is set by genbus itself; want it left out")
+		r.add(key, "is set by genbus itself; want it left out")
 	case slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "password"}, isSecret):
-		r.say(key, "looks like a secret; want the key in key_env or key_file, to keep it out of the file")
+		r.add(key, "looks like a secret; want the key in key_env or key_file, to keep it out of the file")
 	case !tokenPattern.MatchString(name):
-		r.say(key, "is not a header name; want "+wantToken)
+		r.add(key, "is not a header name; want "+wantToken)
 	case len(value) > 4096 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }):
-		r.say(key, "has a value that cannot be sent; want at most 4096 characters of printable ASCII")
+		r.add(key, "has a value that cannot be sent; want at most 4096 characters of printable ASCII")
 	}
 }

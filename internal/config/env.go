@@ -85,7 +85,7 @@ func (l *loader) applyUpstreamEnv() {
 		if l.mistyped(envUpstreamURL) || l.follows("upstreams") {
 			return
 		}
-		l.say(cmp.Or(present(key, envUpstreamKey), envUpstreamKeyFile), "is set, but no upstream uses it; want "+envUpstreamURL+" too")
+		l.add(cmp.Or(present(key, envUpstreamKey), envUpstreamKeyFile), "is set, but no upstream uses it; want "+envUpstreamURL+" too")
 		return
 	}
 	if !exists {
@@ -111,7 +111,7 @@ func (l *loader) requireUse(upstream string) {
 		used = used || route.Upstream == upstream || slices.ContainsFunc(route.Upstreams, func(t Target) bool { return t.Name == upstream })
 	}
 	if !used {
-		l.say(envUpstreamURL, `has no effect: no route uses the upstream "`+upstream+`"; want a route with upstream: `+upstream+", or the variable unset")
+		l.add(envUpstreamURL, `has no effect: no route uses the upstream "`+upstream+`"; want a route with upstream: `+upstream+", or the variable unset")
 	}
 }
 
@@ -167,7 +167,7 @@ func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (n
 	inline, file := l.env[nameEnv], l.env[nameFile]
 	switch {
 	case inline != "" && file != "":
-		l.say(nameFile, "and "+nameEnv+" are both set; want one of them")
+		l.add(nameFile, "and "+nameEnv+" are both set; want one of them")
 	case inline != "":
 		return nameEnv, ""
 	case file != "":
@@ -185,10 +185,10 @@ func (l *loader) unknownVariables() {
 			continue
 		}
 		if question, ok := guess(nearest(name, known)); ok {
-			l.say(name, "is not a known variable; "+question)
+			l.add(name, "is not a known variable; "+question)
 			continue
 		}
-		l.say(name, "is not a known variable; want one of "+strings.Join(known, ", "))
+		l.add(name, "is not a known variable; want one of "+strings.Join(known, ", "))
 	}
 }
 

@@ -29,7 +29,7 @@ type fileDecoder struct {
 // default.
 func decodeFile(r *report, content []byte, c *Config) {
 	if len(content) > maxFileBytes {
-		r.say("", fmt.Sprintf("%s is longer than %s; want a configuration file", r.file, Size(maxFileBytes)))
+		r.add("", fmt.Sprintf("%s is longer than %s; want a configuration file", r.file, Size(maxFileBytes)))
 		return
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
@@ -45,7 +45,7 @@ func decodeFile(r *report, content []byte, c *Config) {
 			return
 		}
 	}
-	r.say("", r.file+": "+syntaxError(err))
+	r.add("", r.file+": "+syntaxError(err))
 }
 
 func syntaxError(err error) string {
@@ -63,7 +63,7 @@ func syntaxError(err error) string {
 func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 	d.nodes++
 	if d.nodes > maxFileNodes {
-		d.say("", d.file+fmt.Sprintf(" holds more than %d values; want fewer", maxFileNodes))
+		d.add("", d.file+fmt.Sprintf(" holds more than %d values; want fewer", maxFileNodes))
 		return
 	}
 	if path != "" {
@@ -132,7 +132,7 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 		if _, hashed := fields[key.Value+"_sha256"]; hashed {
 			hash = fmt.Sprintf(", or %s_sha256: HASH", key.Value)
 		}
-		d.say(at, fmt.Sprintf("is in the file; want %s_env: NAME (an environment variable) or %s_file: PATH%s, to keep the secret out of the file", key.Value, key.Value, hash))
+		d.add(at, fmt.Sprintf("is in the file; want %s_env: NAME (an environment variable) or %s_file: PATH%s, to keep the secret out of the file", key.Value, key.Value, hash))
 		return
 	}
 	names := sortedKeys(fields)
@@ -142,7 +142,7 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 		near = []string{secret}
 	}
 	if question, ok := guess(near); ok {
-		d.say(at, "is not a known key; "+question)
+		d.add(at, "is not a known key; "+question)
 		for _, name := range near {
 			if meant := join(parent(at), name); d.lines[meant] == 0 { // the intended key has not been read yet
 				d.lost[meant] = true
@@ -150,7 +150,7 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 		}
 		return
 	}
-	d.say(at, "is not a known key; want one of "+strings.Join(names, ", "))
+	d.add(at, "is not a known key; want one of "+strings.Join(names, ", "))
 }
 
 func (d *fileDecoder) table(path string, node *yaml.Node, v reflect.Value) {
@@ -193,11 +193,11 @@ func (d *fileDecoder) pairs(path string, node *yaml.Node) func(yield func(key, v
 				key = key.Alias
 			}
 			if key.Kind != yaml.ScalarNode {
-				d.say(path, fmt.Sprintf("has a %s as a key in line %d; want a name", kindName(key), key.Line))
+				d.add(path, fmt.Sprintf("has a %s as a key in line %d; want a name", kindName(key), key.Line))
 				continue
 			}
 			if line, twice := first[key.Value]; twice {
-				d.say(join(path, key.Value), fmt.Sprintf("is set twice, in lines %d and %d; want it once", line, key.Line))
+				d.add(join(path, key.Value), fmt.Sprintf("is set twice, in lines %d and %d; want it once", line, key.Line))
 				continue
 			}
 			first[key.Value] = key.Line

@@ -161,7 +161,7 @@ func (k *keys) indexKeys(r *report, ofTenants []APIKey, ofOperators []OperatorKe
 			return
 		}
 		if other, taken := first[h.key.sum]; taken {
-			r.say(path, "holds the same key"+place+" as "+other+"; want a different key for each entry, or remove one of the two")
+			r.add(path, "holds the same key"+place+" as "+other+"; want a different key for each entry, or remove one of the two")
 			return
 		}
 		first[h.key.sum] = path + place

@@ -97,7 +97,7 @@ func (l *loader) loadFile() {
 	}
 	content, err := l.read(l.file)
 	if err != nil {
-		l.say("", fmt.Sprintf("cannot read the configuration file: %v; want a YAML file, set with GENBUS_CONFIG or --config", err))
+		l.add("", fmt.Sprintf("cannot read the configuration file: %v; want a YAML file, set with GENBUS_CONFIG or --config", err))
 		return
 	}
 	decodeFile(l.report, content, l.Config)
@@ -147,7 +147,7 @@ func (l *loader) splitCredentials() {
 	const key = "nats.url"
 	if l.vars[key] == "" {
 		l.NATS.URL = ""
-		l.say(key, "holds credentials; want nats.user with nats.password_env or nats.password_file, or nats.creds_file, or the whole URL in "+envNATSURL)
+		l.add(key, "holds credentials; want nats.user with nats.password_env or nats.password_file, or nats.creds_file, or the whole URL in "+envNATSURL)
 		return
 	}
 	servers, user := l.NATS.Servers(), (*url.Userinfo)(nil)
@@ -157,7 +157,7 @@ func (l *loader) splitCredentials() {
 			continue
 		}
 		if user != nil && user.String() != u.User.String() {
-			l.say(key, "holds two different users; want one for all servers")
+			l.add(key, "holds two different users; want one for all servers")
 		}
 		user, u.User = u.User, nil
 		servers[i] = u.String()
@@ -165,7 +165,7 @@ func (l *loader) splitCredentials() {
 	l.NATS.URL = strings.Join(servers, ",")
 	if user == nil || strings.Contains(l.NATS.URL, "@") {
 		l.NATS.URL = ""
-		l.say(key, "cannot be parsed; want nats://user:password@host:4222 with special characters percent-encoded")
+		l.add(key, "cannot be parsed; want nats://user:password@host:4222 with special characters percent-encoded")
 		return
 	}
 	l.takeUser(user)
@@ -174,11 +174,11 @@ func (l *loader) splitCredentials() {
 func (l *loader) takeUser(user *url.Userinfo) {
 	password, _ := user.Password()
 	if password == "" || user.Username() == "" {
-		l.say("nats.url", "holds a user without a password or a token; want nats://user:password@host:4222, or nats.creds_file")
+		l.add("nats.url", "holds a user without a password or a token; want nats://user:password@host:4222, or nats.creds_file")
 		return
 	}
 	if l.NATS.User != "" {
-		l.say("nats.user", "is set and nats.url holds a user too; want one of them")
+		l.add("nats.user", "is set and nats.url holds a user too; want one of them")
 		return
 	}
 	l.NATS.User, l.NATS.Password = user.Username(), NewSecret(password)

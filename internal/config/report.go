@@ -36,16 +36,16 @@ func newReport(file string) *report {
 
 // bad reports a wrong value and the valid ones.
 func (r *report) bad(key string, value any, want string) {
-	r.say(key, fmt.Sprintf("is %s; want %s", shown(value), want))
+	r.add(key, fmt.Sprintf("is %s; want %s", shown(value), want))
 }
 
 func (r *report) missing(key, want string) {
-	r.say(key, "is missing; want "+want)
+	r.add(key, "is missing; want "+want)
 }
 
-// say reports a problem. text continues a sentence that begins with the key, and must not contain a
+// add reports a problem. text continues a sentence that begins with the key, and must not contain a
 // secret.
-func (r *report) say(key, text string) {
+func (r *report) add(key, text string) {
 	if r.reported[key] || r.follows(key) {
 		return
 	}
@@ -54,9 +54,9 @@ func (r *report) say(key, text string) {
 	r.problems = append(r.problems, problem{line, where + strings.TrimLeft(key+" "+text, " ")})
 }
 
-// lose is like say, but for a value that is rejected as a whole.
+// lose is like add, but for a value that is rejected as a whole.
 func (r *report) lose(key, text string) {
-	r.say(key, text)
+	r.add(key, text)
 	r.lost[key] = true
 }
 

@@ -43,7 +43,7 @@ func (c *Config) AddSandbox(baseURL string) error {
 	next.Sandbox.Enabled = true
 	r := newReport("")
 	if _, taken := c.Upstreams[SandboxUpstream]; taken {
-		r.say(join("upstreams", SandboxUpstream), "is already configured; want another name with --sandbox")
+		r.add(join("upstreams", SandboxUpstream), "is already configured; want another name with --sandbox")
 		return r.err()
 	}
 	if next.Upstreams == nil {

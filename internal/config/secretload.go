@@ -35,7 +35,7 @@ func (l *loader) loadSecrets() {
 	}
 	if l.NATS.PasswordEnv != "" || l.NATS.PasswordFile != "" {
 		if !l.NATS.Password.Empty() {
-			l.say("nats.password_env", "is set and nats.url holds a password too; want one of them")
+			l.add("nats.password_env", "is set and nats.url holds a password too; want one of them")
 			return
 		}
 		l.NATS.Password = l.secret("nats", "password", l.NATS.PasswordEnv, l.NATS.PasswordFile)
@@ -47,7 +47,7 @@ func (l *loader) secret(path, name, env, file string) Secret {
 	keyEnv, keyFile := join(path, name+"_env"), join(path, name+"_file")
 	switch {
 	case env != "" && file != "":
-		l.say(keyEnv, "and "+keyFile+" are both set; want one of them")
+		l.add(keyEnv, "and "+keyFile+" are both set; want one of them")
 	case env != "":
 		l.used[env] = true
 		text, ok := l.env[env]
@@ -104,7 +104,7 @@ func placeOf(env, file string) string {
 
 func (l *loader) badPlace(key, place, want string) {
 	if !secretPlace.MatchString(place) {
-		l.say(key, "is hidden, because it may be the secret itself; want "+want)
+		l.add(key, "is hidden, because it may be the secret itself; want "+want)
 		return
 	}
 	l.bad(key, place, want)

@@ -88,7 +88,7 @@ func (c *Config) checkTenants(r *report) {
 	for _, name := range sortedKeys(c.Tenants) {
 		path := join("tenants", name)
 		if !tokenPattern.MatchString(name) {
-			r.say(path, "is not a usable name; want "+wantToken)
+			r.add(path, "is not a usable name; want "+wantToken)
 		}
 		TenantLimits(c.Tenants[name]).check(r, path)
 	}

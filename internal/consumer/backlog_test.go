@@ -73,9 +73,9 @@ func longReplies(t testing.TB, bytes int) (url string, creates func() map[string
 			mu.Lock()
 			n[key]++
 			mu.Unlock()
-			says(`{"task_id":%q,"status":"queued"}`, key)(w, r)
+			respond(`{"task_id":%q,"status":"queued"}`, key)(w, r)
 		},
-		pollPath: saysCompleted,
+		pollPath: respondCompleted,
 		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`, text)

@@ -274,7 +274,7 @@ func TestBoundOrphanEndsAsUnknown(t *testing.T) {
 	item.Route = "gone"
 	pastOf(t, r.log, item, boundTo(config.SandboxUpstream)...)
 	storeItem(t, b, "gone", videoID("v"), 0)
-	r.failGone(t)
+	r.failRemoved(t)
 	end := last(follow(t, r.log, videoID("v")))
 	unknownEnd(t, b, end)
 	doneOnce(t, b, end)
@@ -308,7 +308,7 @@ func TestTaskIsReadInItsOwnProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := brokertest.Single(t)
-			url := scripted(t, map[string]http.HandlerFunc{pollPath: saysCompleted})
+			url := scripted(t, map[string]http.HandlerFunc{pollPath: respondCompleted})
 			r := newReplica(t, b, testConfig(t, url, func(cfg *config.Config) { speaks(cfg, "kling") }, c.change))
 			inherit(t, r, "v", submittingTo(config.SandboxUpstream), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 				return task.Submitted(v, now, task.Receipt{UpstreamID: "up_1", Status: "queued"})

@@ -47,7 +47,7 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 			t.Helper()
 			subj := r.Broker.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 			putItemAt(t, r.Broker, subj, item)
-			r.failGone(t)
+			r.failRemoved(t)
 		},
 	} {
 		t.Run(code, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 			}
 			for _, l := range deadLetters(t, b) {
 				if l.GetError().GetCode() != code || l.GetUpstreamTaskId() != "up_1" {
-					t.Errorf("its letter is %v", l)
+					t.Errorf("its dead letter is %v", l)
 				}
 			}
 		})

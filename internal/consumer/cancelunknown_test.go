@@ -28,7 +28,7 @@ func checkUnknown(t *testing.T, b *broker.Broker, end joblog.Entry) {
 	}
 	l := letters[0]
 	if l.GetError().GetCode() != "submission_outcome_unknown" || l.GetUpstream() != config.SandboxUpstream || l.GetAttempt() != 1 || l.GetId() != end.Job.GetId() {
-		t.Errorf("the letter is %v", l)
+		t.Errorf("the dead letter is %v", l)
 	}
 }
 
@@ -84,11 +84,11 @@ func TestACancelledOrphanKeepsItsUnknownOutcome(t *testing.T) {
 	item := itemOf("v", "gone", "a cat")
 	end := pastOf(t, forerunner(t, b), item, beingSubmitted, cancelled)
 	putItemAt(t, b, b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId()), item)
-	r.failGone(t)
+	r.failRemoved(t)
 	checkUnknown(t, b, end)
 }
 
-func saysWith(status int, body string) http.HandlerFunc {
+func respondWith(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -96,12 +96,12 @@ func saysWith(status int, body string) http.HandlerFunc {
 	}
 }
 
-// TestACancelBeforeARefusalIsHeard proves that a refusal after the cancel leaves no dead letter.
-func TestACancelBeforeARefusalIsHeard(t *testing.T) {
+// TestARefusalAfterACancelIsRecorded proves that a refusal after the cancel leaves no dead letter.
+func TestARefusalAfterACancelIsRecorded(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
-		"for good": saysWith(http.StatusBadRequest, `{"error":{"code":"invalid_request","message":"no"}}`),
-		"for now":  saysWith(http.StatusTooManyRequests, `{"error":{"code":"rate_limit_exceeded","message":"later"}}`),
+		"for good": respondWith(http.StatusBadRequest, `{"error":{"code":"invalid_request","message":"no"}}`),
+		"for now":  respondWith(http.StatusTooManyRequests, `{"error":{"code":"rate_limit_exceeded","message":"later"}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -92,7 +92,7 @@ func TestChatOutcomes(t *testing.T) {
 func TestAFinalFailureOfAChatIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
-		"a reply beyond the limit": says(`{"choices":[{"index":0,"message":{"role":"assistant","content":"%s"}}]}`, strings.Repeat("x", 33<<20)),
+		"a reply beyond the limit": respond(`{"choices":[{"index":0,"message":{"role":"assistant","content":"%s"}}]}`, strings.Repeat("x", 33<<20)),
 		"a streamed reply beyond the limit": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			text := strings.Repeat("x", 1<<20)

@@ -60,7 +60,7 @@ func New(ctx context.Context, p *parts.Parts) *Consumer {
 		}),
 		videos: video.New(video.Options{
 			Holder: h, Config: p.Config, Routes: p.Routes, Content: p.Content,
-			ReserveLetter: p.DeadLetterQuota.Reserve,
+			ReserveDeadLetter: p.DeadLetterQuota.Reserve,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
 		running: map[routeID]*running{}, idleAfter: idleAfter, fetchWait: hold.FetchWait,

@@ -53,19 +53,19 @@ func scripted(t testing.TB, answers map[string]http.HandlerFunc) string {
 	return s.URL
 }
 
-func says(format string, args ...any) http.HandlerFunc {
+func respond(format string, args ...any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, format, args...)
 	}
 }
 
-func saysStatus(status int) http.HandlerFunc {
+func respondStatus(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-func saysCompleted(w http.ResponseWriter, r *http.Request) {
-	says(`{"task_id":%q,"status":"completed","url":"http://%s/file/%s"}`, r.PathValue("id"), r.Host, r.PathValue("id"))(w, r)
+func respondCompleted(w http.ResponseWriter, r *http.Request) {
+	respond(`{"task_id":%q,"status":"completed","url":"http://%s/file/%s"}`, r.PathValue("id"), r.Host, r.PathValue("id"))(w, r)
 }
 
 func archives(r *config.Route) { r.Archive = true }
@@ -98,7 +98,7 @@ func promptOf(r *http.Request) string {
 
 // acceptsByPrompt accepts every create, and names the task after its prompt.
 func acceptsByPrompt(w http.ResponseWriter, r *http.Request) {
-	says(`{"task_id":%q,"status":"queued"}`, promptOf(r))(w, r)
+	respond(`{"task_id":%q,"status":"queued"}`, promptOf(r))(w, r)
 }
 
 // TestCompletedStaysCompleted proves that a completed upstream task whose file cannot be copied
@@ -106,12 +106,12 @@ func acceptsByPrompt(w http.ResponseWriter, r *http.Request) {
 func TestCompletedStaysCompleted(t *testing.T) {
 	t.Parallel()
 	later := map[string]http.HandlerFunc{
-		"failed":     says(`{"task_id":"failed","status":"failed","error":{"message":"boom"}}`),
-		"expired":    says(`{"task_id":"expired","status":"expired"}`),
-		"processing": says(`{"task_id":"processing","status":"processing"}`),
-		"unknown":    says(`{"task_id":"unknown","status":"unknown"}`),
-		"gone":       saysStatus(http.StatusNotFound),
-		"broken":     saysStatus(http.StatusInternalServerError),
+		"failed":     respond(`{"task_id":"failed","status":"failed","error":{"message":"boom"}}`),
+		"expired":    respond(`{"task_id":"expired","status":"expired"}`),
+		"processing": respond(`{"task_id":"processing","status":"processing"}`),
+		"unknown":    respond(`{"task_id":"unknown","status":"unknown"}`),
+		"gone":       respondStatus(http.StatusNotFound),
+		"broken":     respondStatus(http.StatusInternalServerError),
 	}
 	var mu sync.Mutex
 	polls := map[string]int{}
@@ -124,12 +124,12 @@ func TestCompletedStaysCompleted(t *testing.T) {
 			first := polls[id] == 1
 			mu.Unlock()
 			if first {
-				saysCompleted(w, r)
+				respondCompleted(w, r)
 				return
 			}
 			later[id](w, r)
 		},
-		filePath: saysStatus(http.StatusServiceUnavailable),
+		filePath: respondStatus(http.StatusServiceUnavailable),
 	})
 	b := brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) {
@@ -163,9 +163,9 @@ func TestNextHolderAsksForALostResult(t *testing.T) {
 		poll http.HandlerFunc
 		code string
 	}{
-		"the upstream still has it": {saysCompleted, ""},
-		"the upstream forgot it":    {saysStatus(http.StatusNotFound), "deadline_exceeded"},
-		"the upstream denies it":    {says(`{"task_id":"up_1","status":"failed"}`), "deadline_exceeded"},
+		"the upstream still has it": {respondCompleted, ""},
+		"the upstream forgot it":    {respondStatus(http.StatusNotFound), "deadline_exceeded"},
+		"the upstream denies it":    {respond(`{"task_id":"up_1","status":"failed"}`), "deadline_exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +176,7 @@ func TestNextHolderAsksForALostResult(t *testing.T) {
 					polls.Add(1)
 					c.poll(w, r)
 				},
-				filePath: saysStatus(http.StatusServiceUnavailable),
+				filePath: respondStatus(http.StatusServiceUnavailable),
 			})
 			r := newReplica(t, b, testConfig(t, url))
 			inherit(t, r, "v", completedUpstream(-time.Second)...)
@@ -199,7 +199,7 @@ func TestCancelEndsACopy(t *testing.T) {
 	b, reading := brokertest.Single(t), make(chan struct{}, 1)
 	url := scripted(t, map[string]http.HandlerFunc{
 		createPath: acceptsByPrompt,
-		pollPath:   saysCompleted,
+		pollPath:   respondCompleted,
 		filePath: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "video/mp4")
 			_, _ = w.Write(make([]byte, 600<<10)) // more than one chunk of the object store

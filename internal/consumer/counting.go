@@ -147,8 +147,8 @@ func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
 
 // drainReport is the last logged state of a draining route.
 type drainReport struct {
-	at   time.Time // zero if nothing has been logged since the route started draining
-	left uint64
+	at        time.Time // zero if nothing has been logged since the route started draining
+	remaining uint64
 }
 
 // drainEvery is the minimum interval between progress messages about a draining route.
@@ -170,14 +170,14 @@ func (c *counter) countDraining(ctx context.Context, id routeID, said *drainRepo
 	left := waiting + uint64(info.NumAckPending)
 	c.metrics.Draining(id.kind, id.name, left)
 	switch first := said.at.IsZero(); {
-	case !first && left == said.left, !first && left > 0 && time.Since(said.at) < drainEvery:
+	case !first && left == said.remaining, !first && left > 0 && time.Since(said.at) < drainEvery:
 		return
 	case left == 0:
 		c.log.Info("drained route, no jobs left", "kind", id.kind, "route", id.name)
 	default:
 		c.log.Info("draining route", "kind", id.kind, "route", id.name, "left", left)
 	}
-	*said = drainReport{at: time.Now(), left: left}
+	*said = drainReport{at: time.Now(), remaining: left}
 }
 
 // countStreams counts the messages in each stream immediately and then periodically until ctx ends.
@@ -218,13 +218,13 @@ func (c *counter) countStream(ctx context.Context, name string, short map[string
 	c.metrics.StreamHistory(name, history)
 	if is := history < 1; is != short[name] {
 		short[name] = is
-		c.sayHistory(info, history)
+		c.logHistory(info, history)
 	}
 }
 
-// sayHistory logs when a stream can no longer keep messages for its full max_age, which readers
+// logHistory logs when a stream can no longer keep messages for its full max_age, which readers
 // rely on, and when it can again.
-func (c *counter) sayHistory(info *jetstream.StreamInfo, history float64) {
+func (c *counter) logHistory(info *jetstream.StreamInfo, history float64) {
 	attrs := []any{
 		"stream", info.Config.Name, "max_age", info.Config.MaxAge.String(), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes,
 		"keeps", time.Duration(history * float64(info.Config.MaxAge)).Round(time.Second).String(),

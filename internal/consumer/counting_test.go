@@ -100,9 +100,9 @@ func TestHeldJobsAreCountedByPhase(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInTheBrokerIsCounted proves that a replica counts all streams, and the jobs of a
-// route whose jobs it does not take.
-func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
+// TestStoredMessagesAreCounted proves that a replica counts all streams, and the jobs of a route
+// whose jobs it does not take.
+func TestStoredMessagesAreCounted(t *testing.T) {
 	t.Parallel()
 	b, up, m := brokertest.Single(t), newSandbox(t), telemetry.NewMetrics("test")
 	cfg := testConfig(t, up.URL(), onCluster, func(c *config.Config) { // a lone replica takes jobs back early
@@ -156,7 +156,7 @@ func TestAStreamThatWillDropTooEarlySaysSo(t *testing.T) {
 		for stream, subj := range map[string]string{
 			b.Names().UsageStream(): b.Names().Usage(subject.Video, "acme", "v"),
 			b.Names().Chunks():      b.Names().Chunk("acme", "c"),
-			b.Names().Rejected():    b.Names().RejectedLetter(subject.Video, "acme", "0"),
+			b.Names().Rejected():    b.Names().RejectedDeadLetter(subject.Video, "acme", "0"),
 		} {
 			labels := map[string]string{"stream": stream}
 			count := func() float64 {

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// checkLetter checks that a dead letter has everything that a new job needs.
-func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
+// checkDeadLetter checks that a dead letter has everything that a new job needs.
+func checkDeadLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 	t.Helper()
 	letters := deadLetters(t, b)
 	if len(letters) != 1 {
@@ -23,7 +23,7 @@ func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 	}
 	l := letters[0]
 	if l.GetError().GetCode() != code || l.GetId() != id || l.GetUpstream() != upstream || l.GetUpstreamTaskId() == "" || l.GetAttempt() != 1 {
-		t.Errorf("the letter is %v", l)
+		t.Errorf("the dead letter is %v", l)
 	}
 	w := l.GetWork()
 	if w.GetModel() == "" || w.GetRoute() == "" || w.GetProtocol() != "primary" || w.GetAcceptedAt() == nil || len(w.GetBody()) != 0 || w.GetBodyRef() != nil || len(l.GetData()) == 0 {
@@ -31,9 +31,9 @@ func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 	}
 }
 
-// TestARemovedUpstreamLeavesALetter proves that a removed upstream leaves a dead letter with which
-// the task can be attached later.
-func TestARemovedUpstreamLeavesALetter(t *testing.T) {
+// TestARemovedUpstreamLeavesADeadLetter proves that a removed upstream leaves a dead letter with
+// which the task can be attached later.
+func TestARemovedUpstreamLeavesADeadLetter(t *testing.T) {
 	t.Parallel()
 	first, second := newSandbox(t), newSandbox(t)
 	both := func(c *config.Config) {
@@ -52,13 +52,13 @@ func TestARemovedUpstreamLeavesALetter(t *testing.T) {
 	if code := end.Job.GetError().GetCode(); code != "upstream_removed" {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
-	checkLetter(t, two.Broker, id, "upstream_removed", "second")
+	checkDeadLetter(t, two.Broker, id, "upstream_removed", "second")
 	doneOnce(t, two.Broker, end)
 }
 
-// TestARemovedRouteLeavesALetter proves that failing the jobs of a removed route leaves a dead
+// TestARemovedRouteLeavesADeadLetter proves that failing the jobs of a removed route leaves a dead
 // letter for submitted jobs only.
-func TestARemovedRouteLeavesALetter(t *testing.T) {
+func TestARemovedRouteLeavesADeadLetter(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	one := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
@@ -80,7 +80,7 @@ func TestARemovedRouteLeavesALetter(t *testing.T) {
 			t.Errorf("%s ended %v", id, end.Job.GetError())
 		}
 	}
-	checkLetter(t, b, id, "upstream_removed", config.SandboxUpstream)
+	checkDeadLetter(t, b, id, "upstream_removed", config.SandboxUpstream)
 }
 
 // TestADeadlineThatPassedUnheld proves that a job whose deadline passed without a holder is polled
@@ -107,8 +107,9 @@ func TestADeadlineThatPassedUnheld(t *testing.T) {
 	}
 }
 
-// TestEndsWithALetterAreWarnings proves that only ends with a dead letter are logged as warnings.
-func TestEndsWithALetterAreWarnings(t *testing.T) {
+// TestEndsWithADeadLetterAreWarnings proves that only ends with a dead letter are logged as
+// warnings.
+func TestEndsWithADeadLetterAreWarnings(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	var log bytes.Buffer
@@ -122,7 +123,7 @@ func TestEndsWithALetterAreWarnings(t *testing.T) {
 		follow(t, r.log, publish(t, b, subject.Video, model, videoRequest(model, model, "a cat")))
 	}
 	refused := publish(t, b, subject.Video, "none", videoRequest("none", "none", "a cat"))
-	r.eventually(t, "two letters", func() bool { return len(deadLetters(t, b)) == 2 })
+	r.eventually(t, "two dead letters", func() bool { return len(deadLetters(t, b)) == 2 })
 	r.stop(true)
 	for want, times := range map[string]int{
 		` job_id=` + refused + ` code=model_not_found error="no video route serves the model`: 1,

@@ -145,7 +145,7 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	storeItem(t, b, "of-another-replica", videoID("taken"), 0)
 	publish(t, b, subject.Video, "taken", videoRequest("taken", "", "a cat"))
-	awaitLetters(t, b, 1)
+	awaitDeadLetters(t, b, 1)
 	refused := admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "taken"}
 	if err := r.intake(subject.Video).RecordRefusal(t.Context(), refused, videoID("taken"), errcode.New(errcode.InvalidRequest, "x")); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
 	b := brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, newSandbox(t).URL()))
 	storeItem(t, b, "gone", videoID("orphan0"), 0)
-	r.failGone(t)
+	r.failRemoved(t)
 	end := last(follow(t, r.log, videoID("orphan0")))
 	if end.Job.GetError().GetCode() != "upstream_removed" {
 		t.Errorf("ended %v", end.Job.GetError())

@@ -133,9 +133,9 @@ func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
 			prompt := promptOf(r)
 			begun <- prompt
 			<-goOn
-			says(`{"task_id":%q,"status":"queued"}`, prompt)(w, r)
+			respond(`{"task_id":%q,"status":"queued"}`, prompt)(w, r)
 		},
-		pollPath: saysCompleted,
+		pollPath: respondCompleted,
 	})
 	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
 	admit := func(prompt string) (joblog.Entry, error) {

@@ -37,13 +37,13 @@ type fetcher struct {
 // sends a long request if the preceding short request was sent successfully, because the client
 // does not report a long request that it could not send.
 func (f *fetcher) run(ctx context.Context) {
-	said := fetchLog{log: f.c.Logger, consumer: f.cons.CachedInfo().Name}
-	busy, went := time.Now(), false
+	log := fetchLog{log: f.c.Logger, consumer: f.cons.CachedInfo().Name}
+	busy, succeeded := time.Now(), false
 	for {
 		if f.c.resync.pass(ctx) != nil || f.c.Broker.Clock().Await(ctx) != nil {
 			return
 		}
-		ask, waits := f.fetch, went && time.Since(busy) >= f.c.idleAfter
+		ask, waits := f.fetch, succeeded && time.Since(busy) >= f.c.idleAfter
 		if waits {
 			ask = f.await
 		}
@@ -51,15 +51,15 @@ func (f *fetcher) run(ctx context.Context) {
 		if got > 0 || waits && err == nil {
 			busy = time.Now()
 		}
-		if went = err == nil; went {
-			said.went()
+		if succeeded = err == nil; succeeded {
+			log.succeeded()
 			continue
 		}
 		f.metrics.FetchFailed()
-		if gone(err) {
+		if mayBeDeleted(err) {
 			err = errors.Join(err, f.restore(ctx))
 		}
-		said.failed(err)
+		log.failed(err)
 		if broker.Wait(ctx, time.Second) != nil {
 			return
 		}
@@ -68,31 +68,31 @@ func (f *fetcher) run(ctx context.Context) {
 
 // fetchLog logs the fetch failures of one loop.
 type fetchLog struct {
-	log      *slog.Logger
-	consumer string
-	away     bool // the current NATS outage has been logged
+	log          *slog.Logger
+	consumer     string
+	disconnected bool // the current NATS outage has been logged
 }
 
 // failed logs an error. It logs each NATS outage only once, because every loop fails once a second
 // during an outage.
 func (l *fetchLog) failed(err error) {
 	// The client has no reconnect buffer, so it refuses to send while disconnected.
-	away := errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
-	if away && l.away {
+	disconnected := errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
+	if disconnected && l.disconnected {
 		return
 	}
-	if l.away = away; away {
+	if l.disconnected = disconnected; disconnected {
 		err = errors.New("not connected to NATS (logged once per outage)")
 	}
 	l.log.Warn("could not fetch messages", "consumer", l.consumer, "error", err)
 }
 
-// went records a successful fetch, which ends an outage.
-func (l *fetchLog) went() { l.away = false }
+// succeeded records a successful fetch, which ends an outage.
+func (l *fetchLog) succeeded() { l.disconnected = false }
 
-// gone reports whether err may mean that the consumer or stream was deleted. ErrNoResponders also
-// occurs while either has no leader.
-func gone(err error) bool {
+// mayBeDeleted reports whether err may mean that the consumer or stream was deleted.
+// ErrNoResponders also occurs while either has no leader.
+func mayBeDeleted(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerDeleted) ||
 		errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }

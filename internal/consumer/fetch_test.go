@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 )
 
-// TestFetchIsSilentWhileNATSIsAway proves that a missing connection is logged once for each outage.
-func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
+// TestFetchIsSilentDuringAnOutage proves that a missing connection is logged once for each outage.
+func TestFetchIsSilentDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)
 	nc, err := nats.Connect(s.ClientURL(), nats.ReconnectBufSize(-1), nats.MaxReconnects(-1))
@@ -49,7 +49,7 @@ func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
 		if n := strings.Count(log.String(), line); n != outage+1 || n != strings.Count(log.String(), "\n") {
 			t.Errorf("in outage %d it is said %d times:\n%s", outage, n, log.String())
 		}
-		said.went()
+		said.succeeded()
 	}
 	said.failed(jetstream.ErrConsumerNotFound)
 	said.failed(jetstream.ErrConsumerNotFound)

@@ -94,10 +94,10 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 		shortly(t, "the ends are tried", func() bool {
 			return up.number(func() int { return up.reads }) > videos && heldJobs(r.holder) >= videos+1
 		})
-		makeRoom(t, b)
+		emptyLog(t, b)
 	}
 	allCompleted(t, b, r.log, ids)
-	makeRoom(t, b)
+	emptyLog(t, b)
 	shortly(t, "admission is open again", func() bool { return ask("last") == nil })
 	allCompleted(t, b, r.log, []string{videoID("last")})
 	for _, id := range ids[:videos] {
@@ -107,9 +107,9 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 	}
 }
 
-// TestSubmissionsWaitForRoom proves that accepted jobs are not submitted without log capacity for
-// their ends: they can still expire, and later go to the first upstream.
-func TestSubmissionsWaitForRoom(t *testing.T) {
+// TestSubmissionsWaitForCapacity proves that accepted jobs are not submitted without log capacity
+// for their ends: they can still expire, and later go to the first upstream.
+func TestSubmissionsWaitForCapacity(t *testing.T) {
 	t.Parallel()
 	b, m := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}), telemetry.NewMetrics("test")
 	url, creates := longReplies(t, 100)
@@ -150,7 +150,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 			t.Errorf("%s has %d events, %v", n.ID, e.Version(), err)
 		}
 	}
-	makeRoom(t, b)
+	emptyLog(t, b)
 	allEnded(t, b, r.log, waiting)
 	for _, n := range waiting {
 		if e, err := r.log.Get(t.Context(), n); err != nil || e.Job.GetExecution().GetUpstream() != config.SandboxUpstream {
@@ -159,9 +159,9 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestRefusalNeedsNoRoom proves that a refused request with a request ID leaves the inbox with one
-// dead letter while the log is full.
-func TestRefusalNeedsNoRoom(t *testing.T) {
+// TestRefusalNeedsNoCapacity proves that a refused request with a request ID leaves the inbox with
+// one dead letter while the log is full.
+func TestRefusalNeedsNoCapacity(t *testing.T) {
 	t.Parallel()
 	b := brokertest.SingleLimited(t, broker.Limits{TasksMaxBytes: 2 << 20})
 	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
@@ -177,15 +177,15 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 		t.Errorf("settled with %v", out)
 	}
 	if n := messages(t, b, b.Names().Rejected()); n != 1 {
-		t.Errorf("%d letters", n)
+		t.Errorf("%d dead letters", n)
 	}
 	if e, err := r.log.Get(t.Context(), subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("the log has %v, %v", e.Job, err)
 	}
 }
 
-// makeRoom removes the messages of fillLog.
-func makeRoom(t testing.TB, b *broker.Broker) {
+// emptyLog removes the messages of fillLog.
+func emptyLog(t testing.TB, b *broker.Broker) {
 	t.Helper()
 	purge(t, b, b.Names().Tasks(), b.Names().Done(subject.Video, "foreign", "*", "*"))
 }
@@ -220,7 +220,7 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 	long := "/file/v?" + strings.Repeat("x", 2*joblog.SpareReply)
 	url := scripted(t, map[string]http.HandlerFunc{
 		pollPath: func(w http.ResponseWriter, r *http.Request) {
-			says(`{"status":"completed","videos":[{"url":"http://%s/file/v"},{"url":"http://%s%s"},{"url":"data:video/mp4,%s"}],"metadata":{"long":%q}}`,
+			respond(`{"status":"completed","videos":[{"url":"http://%s/file/v"},{"url":"http://%s%s"},{"url":"data:video/mp4,%s"}],"metadata":{"long":%q}}`,
 				r.Host, r.Host, long, strings.Repeat("x", 2*(64<<10)), strings.Repeat("x", 2<<10))(w, r)
 		},
 		filePath: func(w http.ResponseWriter, _ *http.Request) {

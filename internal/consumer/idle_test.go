@@ -95,7 +95,7 @@ func TestAStopOfAnIdleRouteLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAnIdleRouteWhoseConsumerIsGone(t *testing.T) {
+func TestAnIdleRouteWhoseConsumerWasDeleted(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	cfg := testConfig(t, up.URL())

@@ -26,7 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-func awaitLetters(t testing.TB, b *broker.Broker, n int) []*genbusv1.DeadLetter {
+func awaitDeadLetters(t testing.TB, b *broker.Broker, n int) []*genbusv1.DeadLetter {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -51,12 +51,12 @@ func TestInvalidRequestsBecomeDeadLetters(t *testing.T) {
 	if _, err := b.Publish(t.Context(), garbage); err != nil {
 		t.Fatal(err)
 	}
-	letters := awaitLetters(t, b, 3)
+	letters := awaitDeadLetters(t, b, 3)
 	codes := map[string]bool{}
 	for _, l := range letters {
 		codes[l.GetError().GetCode()] = true
 		if len(l.GetData()) == 0 || l.GetSubject() != "genbus.request.video.acme" {
-			t.Errorf("the letter does not hold the message: %v", l)
+			t.Errorf("the dead letter does not hold the message: %v", l)
 		}
 	}
 	if !codes["invalid_request"] || !codes["model_not_found"] {
@@ -106,9 +106,9 @@ func TestSameRequestIDAttaches(t *testing.T) {
 	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
-	letters := awaitLetters(t, b, 1)
+	letters := awaitDeadLetters(t, b, 1)
 	if len(letters) != 1 || letters[0].GetError().GetCode() != "idempotency_key_reused" {
-		t.Errorf("letters: %v", letters)
+		t.Errorf("dead letters: %v", letters)
 	}
 	if n := up.Sandbox.Stats().Creates; n != 1 {
 		t.Errorf("%d creates", n)
@@ -230,7 +230,7 @@ func TestAnAcceptedMessageIsNoRejectedRequest(t *testing.T) {
 			}
 		}
 		if jobs, letters := messages(t, b, b.Names().Work()), messages(t, b, b.Names().Rejected()); jobs != 1 || letters != 0 {
-			t.Errorf("%d jobs, and %d letters of a request that was never accepted", jobs, letters)
+			t.Errorf("%d jobs, and %d dead letters of a request that was never accepted", jobs, letters)
 		}
 	})
 }
@@ -268,7 +268,7 @@ func TestARefusedMessageIsNotJudgedAgain(t *testing.T) {
 			t.Errorf("the repeat is answered with %v, %v", e.Job, err)
 		}
 		if jobs, letters := messages(t, b, b.Names().Work()), messages(t, b, b.Names().Rejected()); jobs != 0 || letters != 1 {
-			t.Errorf("%d jobs and %d letters of one refused message", jobs, letters)
+			t.Errorf("%d jobs and %d dead letters of one refused message", jobs, letters)
 		}
 	})
 }

@@ -49,9 +49,9 @@ func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
 	}
 }
 
-// TestTheInboxIsOpenBesideAFullTenant proves that a tenant's requests above its limit do not block
+// TestAFullTenantDoesNotBlockTheInbox proves that a tenant's requests above its limit do not block
 // other tenants.
-func TestTheInboxIsOpenBesideAFullTenant(t *testing.T) {
+func TestAFullTenantDoesNotBlockTheInbox(t *testing.T) {
 	t.Parallel()
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: time.Hour})
 	if err != nil {

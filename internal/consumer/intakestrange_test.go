@@ -33,7 +33,7 @@ func TestEverythingLeavesTheInbox(t *testing.T) {
 	for _, tenant := range tenants {
 		want[tenant] = true
 	}
-	for _, l := range awaitLetters(t, b, len(tenants)) {
+	for _, l := range awaitDeadLetters(t, b, len(tenants)) {
 		if !want[l.GetTenant()] || !strings.HasPrefix(l.GetSubject(), "genbus.request.video."+l.GetTenant()) || string(l.GetData()) != "x" {
 			t.Errorf("tenant %.20q, subject %.40q, data %q", l.GetTenant(), l.GetSubject(), l.GetData())
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// TestBrokerAwayForLongerThanAckWait proves that a replica resumes all held jobs after an outage
-// longer than AckWait, without a second create or call and without unknown outcomes.
-func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
+// TestBrokerUnavailableForLongerThanAckWait proves that a replica resumes all held jobs after an
+// outage longer than AckWait, without a second create or call and without unknown outcomes.
+func TestBrokerUnavailableForLongerThanAckWait(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]faultinject.CutMode{"reset": faultinject.Reset, "silent": faultinject.Blackhole} {
 		t.Run(name, func(t *testing.T) {

@@ -80,11 +80,11 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 	url := scripted(t, map[string]http.HandlerFunc{
 		createPath: func(w http.ResponseWriter, _ *http.Request) {
 			call()
-			says(`{"task_id":%q,"status":%q}`, strings.Repeat(`"`, upstream.MaxTaskID), "queued")(w, nil)
+			respond(`{"task_id":%q,"status":%q}`, strings.Repeat(`"`, upstream.MaxTaskID), "queued")(w, nil)
 		},
 		"GET /v1/video/generations/{id...}": func(w http.ResponseWriter, r *http.Request) {
 			if polls++; polls == 1 {
-				says(`{"status":"processing"}`)(w, r)
+				respond(`{"status":"processing"}`)(w, r)
 				return
 			}
 			var videos []map[string]any
@@ -109,7 +109,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 		},
 		"POST /v1/chat/completions": func(w http.ResponseWriter, _ *http.Request) {
 			call()
-			says(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`,
+			respond(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`,
 				strings.Repeat("r", 1700), extra)(w, nil)
 		},
 	})
@@ -130,9 +130,9 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind, most uint6
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := deadletter.Letter(item, e.Job, errcode.New(errcode.Internal, "%s", dense(4<<10)))
+	letter := deadletter.FromJob(item, e.Job, errcode.New(errcode.Internal, "%s", dense(4<<10)))
 	if n := proto.Size(letter) - len(letter.GetData()); n > 15<<10 {
-		t.Errorf("a letter has %d bytes beside its body", n)
+		t.Errorf("a dead letter has %d bytes beside its body", n)
 	}
 	fillLog(t, b, 0.9)
 	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })

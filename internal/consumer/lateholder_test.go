@@ -51,10 +51,10 @@ func holdLate(t *testing.T, r *replica, item *genbusv1.WorkItem, stalls func(sta
 	return h
 }
 
-// beforeLetter stalls a replica after it has read its job as queued.
-func (r *replica) beforeLetter(stall func()) {
-	reserve := r.videos.ReserveLetter
-	r.videos.ReserveLetter = func(ctx context.Context, tenant string) (func(), error) {
+// beforeDeadLetter stalls a replica after it has read its job as queued.
+func (r *replica) beforeDeadLetter(stall func()) {
+	reserve := r.videos.ReserveDeadLetter
+	r.videos.ReserveDeadLetter = func(ctx context.Context, tenant string) (func(), error) {
 		stall()
 		return reserve(ctx, tenant)
 	}
@@ -107,7 +107,7 @@ func TestSweeperAndHolder(t *testing.T) {
 		t.Run("the sweeper is first", func(t *testing.T) {
 			item := queuedItem("swept")
 			item.QueueDeadline = timestamppb.New(time.Now().Add(time.Hour))
-			late := holdLate(t, r, item, r.beforeLetter)
+			late := holdLate(t, r, item, r.beforeDeadLetter)
 			if _, err := r.sweeper.Check(t.Context(), late.job.Name(), item.GetQueueDeadline().AsTime()); err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestALateHolderTakesNoItemAway(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSlowUpstream(t)
 		one := atItsBound(t, open(t), up.url)
-		late := holdLate(t, one, queuedItem("one"), one.beforeLetter)
+		late := holdLate(t, one, queuedItem("one"), one.beforeDeadLetter)
 		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
 		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
 		orders := late.settlement()

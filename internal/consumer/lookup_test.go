@@ -63,14 +63,14 @@ func TestALostCreateIsFound(t *testing.T) {
 			t.Errorf("the ID sent is %q", own)
 		}
 		if s := up.Sandbox.Stats(); s.Creates != 1 || s.Tasks != 1 || len(deadLetters(t, b)) != 0 {
-			t.Errorf("%d creates, %d tasks, letters %v", s.Creates, s.Tasks, deadLetters(t, b))
+			t.Errorf("%d creates, %d tasks, dead letters %v", s.Creates, s.Tasks, deadLetters(t, b))
 		}
 	})
 }
 
-// TestATakerFindsTheTask proves that the next holder finds the task of a holder that died during
-// the create.
-func TestATakerFindsTheTask(t *testing.T) {
+// TestTheNextHolderFindsTheTask proves that the next holder finds the task of a holder that died
+// during the create.
+func TestTheNextHolderFindsTheTask(t *testing.T) {
 	brokertest.Full(t, "waits until a submission may be taken over")
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -93,7 +93,7 @@ func TestATakerFindsTheTask(t *testing.T) {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
 	if s := up.Sandbox.Stats(); s.Creates != 1 || len(deadLetters(t, b)) != 0 {
-		t.Errorf("%d creates, letters %v", s.Creates, deadLetters(t, b))
+		t.Errorf("%d creates, dead letters %v", s.Creates, deadLetters(t, b))
 	}
 }
 
@@ -115,7 +115,7 @@ func TestATaskOfACancelledJobIsFound(t *testing.T) {
 	second.noItems(t, end.Name())
 	letters := deadLetters(t, b)
 	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() == "" || letters[0].GetAttempt() != 1 {
-		t.Errorf("letters %v", letters)
+		t.Errorf("dead letters %v", letters)
 	}
 }
 
@@ -144,9 +144,9 @@ func (v *klingVendor) url(t *testing.T) string {
 	})
 }
 
-// TestWhatIsNoProofLeavesALetter proves that a job ends as unknown after inconclusive look-ups, and
-// that its dead letter has the ID sent and the result of each look-up.
-func TestWhatIsNoProofLeavesALetter(t *testing.T) {
+// TestWhatIsNoProofLeavesADeadLetter proves that a job ends as unknown after inconclusive look-ups,
+// and that its dead letter has the ID sent and the result of each look-up.
+func TestWhatIsNoProofLeavesADeadLetter(t *testing.T) {
 	t.Parallel()
 	const found = `{"code":0,"data":{"task_id":"theirs","task_status":"processing","created_at":%d,"task_info":{"external_task_id":%q}}}`
 	for name, c := range map[string]struct {
@@ -154,15 +154,15 @@ func TestWhatIsNoProofLeavesALetter(t *testing.T) {
 		result genbusv1.LookUpResult
 		task   string
 	}{
-		"not visible":    {saysWith(http.StatusBadRequest, `{"code":1201,"message":"Task not found by id/external id"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
-		"an empty list":  {says(`{"code":0,"data":[]}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
-		"an outage":      {saysWith(http.StatusServiceUnavailable, `{"code":5001,"message":"maintenance"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
-		"a page":         {says(`<html>`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
-		"another own ID": {says(found, time.Now().Add(time.Hour).UnixMilli(), "video_other"), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
+		"not visible":    {respondWith(http.StatusBadRequest, `{"code":1201,"message":"Task not found by id/external id"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
+		"an empty list":  {respond(`{"code":0,"data":[]}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE, ""},
+		"an outage":      {respondWith(http.StatusServiceUnavailable, `{"code":5001,"message":"maintenance"}`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
+		"a page":         {respond(`<html>`), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, ""},
+		"another own ID": {respond(found, time.Now().Add(time.Hour).UnixMilli(), "video_other"), genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
 		"of an older job": {func(w http.ResponseWriter, r *http.Request) {
-			says(found, time.Now().Add(-2*time.Minute).UnixMilli(), r.PathValue("id"))(w, r)
+			respond(found, time.Now().Add(-2*time.Minute).UnixMilli(), r.PathValue("id"))(w, r)
 		}, genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
-		"of unknown age": {func(w http.ResponseWriter, r *http.Request) { says(found, 0, r.PathValue("id"))(w, r) }, genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
+		"of unknown age": {func(w http.ResponseWriter, r *http.Request) { respond(found, 0, r.PathValue("id"))(w, r) }, genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN, "theirs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,11 +173,11 @@ func TestWhatIsNoProofLeavesALetter(t *testing.T) {
 			doneOnce(t, b, end)
 			letters := deadLetters(t, b)
 			if end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(letters) != 1 {
-				t.Fatalf("ended %v, letters %v", end.Job.GetError(), letters)
+				t.Fatalf("ended %v, dead letters %v", end.Job.GetError(), letters)
 			}
 			l, own := letters[0], videoOf(end).GetExecution().GetOwnTaskId()
 			if len(vendor.sent) != 1 || vendor.sent[0] != own || l.GetOwnTaskId() != own || vendor.looks < len(lookUpsOfTests) || len(l.GetLookUps()) != len(lookUpsOfTests) {
-				t.Errorf("sent %v, looked %d times, the letter is %v", vendor.sent, vendor.looks, l)
+				t.Errorf("sent %v, looked %d times, the dead letter is %v", vendor.sent, vendor.looks, l)
 			}
 			for _, look := range l.GetLookUps() {
 				known := look.GetResult() == genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_KNOWN

@@ -239,7 +239,7 @@ func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
 						<-goOn
 						acceptsByPrompt(w, r)
 					},
-					pollPath: says(`{"task_id":"paid","status":"processing"}`),
+					pollPath: respond(`{"task_id":"paid","status":"processing"}`),
 				})
 				b := open(t)
 				r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
@@ -269,7 +269,7 @@ func TestAVideoWhoseLogBeganAgainIsNotSubmittedTwice(t *testing.T) {
 				}
 				named := slices.ContainsFunc(deadLetters(t, b), func(l *genbusv1.DeadLetter) bool { return l.GetUpstreamTaskId() == "paid" })
 				if !named {
-					t.Errorf("no letter names the upstream's task: %v", deadLetters(t, b))
+					t.Errorf("no dead letter names the upstream's task: %v", deadLetters(t, b))
 				}
 			})
 		})
@@ -323,6 +323,6 @@ func TestLogAndQueueLostTogether(t *testing.T) {
 		t.Errorf("dead letters: %v", letters)
 	}
 	if l := letters[refused]; len(l.GetData()) == 0 {
-		t.Errorf("the letter of the chat: %v", l)
+		t.Errorf("the dead letter of the chat: %v", l)
 	}
 }

@@ -119,7 +119,7 @@ func TestALateHolderLeavesTheReply(t *testing.T) {
 				close(begun)
 				<-goOn
 			}
-			says(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}]}`,
+			respond(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}]}`,
 				strings.Repeat(text, 100<<10))(w, r)
 		}})
 		late, route := idleReplica(t, open(t), testConfig(t, url)), routeID{subject.Chat, config.SandboxChatRoute}
@@ -155,7 +155,7 @@ func TestALateHolderLeavesTheCopies(t *testing.T) {
 		url := scripted(t, map[string]http.HandlerFunc{
 			createPath: acceptsByPrompt,
 			pollPath: func(w http.ResponseWriter, r *http.Request) {
-				says(`{"task_id":%q,"status":"completed","url":"http://%s/file/v","metadata":{"long":%q}}`, r.PathValue("id"), r.Host, metadata)(w, r)
+				respond(`{"task_id":%q,"status":"completed","url":"http://%s/file/v","metadata":{"long":%q}}`, r.PathValue("id"), r.Host, metadata)(w, r)
 			},
 			filePath: func(w http.ResponseWriter, _ *http.Request) {
 				video := bytes.Repeat([]byte("a"), 1<<20)
@@ -202,7 +202,7 @@ func TestALateHolderOfAnErasedChat(t *testing.T) {
 	url := scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 		close(begun)
 		<-goOn
-		says(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}]}`,
+		respond(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}]}`,
 			strings.Repeat("too late", 100<<10))(w, r)
 	}})
 	late := idleReplica(t, b, testConfig(t, url))

@@ -18,13 +18,13 @@ const orphansEvery = time.Minute
 // (docs/adr/0015). The second count follows after c.every instead of orphansEvery, because routes
 // are usually removed at a restart.
 func (c *counter) watchOrphans(ctx context.Context) {
-	var said []queue.OrphanedRoute
+	var logged []queue.OrphanedRoute
 	for rest := c.every; ; rest = orphansEvery {
 		found, err := c.queue.Orphans(ctx)
 		switch {
 		case err == nil:
-			c.countOrphans(found, said)
-			said = found
+			c.countOrphans(found, logged)
+			logged = found
 		case ctx.Err() == nil:
 			c.log.Warn("could not count jobs of unconfigured routes, retrying", telemetry.KeyError, err)
 		}
@@ -34,17 +34,17 @@ func (c *counter) watchOrphans(ctx context.Context) {
 	}
 }
 
-// countOrphans sets the metric and logs the routes if they differ from said.
-func (c *counter) countOrphans(found, said []queue.OrphanedRoute) {
+// countOrphans sets the metric and logs the routes if they differ from logged.
+func (c *counter) countOrphans(found, logged []queue.OrphanedRoute) {
 	counts := make([]telemetry.OrphanedJobs, len(found))
 	text := make([]string, len(found))
 	for i, r := range found {
-		counts[i] = telemetry.OrphanedJobs{Kind: r.Kind, Route: r.Name, Jobs: r.Ready + r.Waiting}
+		counts[i] = telemetry.OrphanedJobs{Kind: r.Kind, Route: r.Name, Jobs: r.Ready + r.Backlog}
 		text[i] = fmt.Sprintf("%s %s: %d", r.Kind, r.Name, counts[i].Jobs)
 	}
 	c.metrics.Orphaned(counts)
-	same := slices.EqualFunc(found, said, func(a, b queue.OrphanedRoute) bool {
-		return a.Kind == b.Kind && a.Name == b.Name && a.Ready+a.Waiting == b.Ready+b.Waiting
+	same := slices.EqualFunc(found, logged, func(a, b queue.OrphanedRoute) bool {
+		return a.Kind == b.Kind && a.Name == b.Name && a.Ready+a.Backlog == b.Ready+b.Backlog
 	})
 	switch {
 	case same:

@@ -41,9 +41,9 @@ func slotsOf(videos, chats int) func(*config.Config) {
 	}
 }
 
-// orphans returns a Settler, which ends jobs of unconfigured routes.
-func (r *replica) orphans() orphans.Settler {
-	return orphans.Settler{Log: r.log, Queue: r.Queue, DeadLetters: r.holder.DeadLetters, Logger: r.Logger}
+// orphans returns an Ender, which ends jobs of unconfigured routes.
+func (r *replica) orphans() orphans.Ender {
+	return orphans.Ender{Log: r.log, Queue: r.Queue, DeadLetters: r.holder.DeadLetters, Logger: r.Logger}
 }
 
 // failOrphans ends all jobs of a route and returns the totals. Like an operator, it retries while
@@ -69,7 +69,7 @@ func (r *replica) failOrphans(t testing.TB, kind subject.Kind, route string) *ge
 	}
 }
 
-func (r *replica) failGone(t testing.TB) *genbusv1.OrphansSettled {
+func (r *replica) failRemoved(t testing.TB) *genbusv1.OrphansSettled {
 	t.Helper()
 	return r.failOrphans(t, subject.Video, "gone")
 }
@@ -84,7 +84,7 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 	without := newReplica(t, b, testConfig(t, up.url), func(o *parts.Options) { o.Metrics = m })
 	labels := map[string]string{"kind": "video", "route": "gone"}
 	reaches(t, m, 2, "genbus_orphaned_jobs", labels)
-	want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Waiting: 1, Oldest: item.GetAcceptedAt().AsTime()}
+	want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Backlog: 1, Oldest: item.GetAcceptedAt().AsTime()}
 	var found []queue.OrphanedRoute
 	var err error
 	defer func() { t.Logf("found %+v, %v", found, err) }()
@@ -137,7 +137,7 @@ func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-func TestManyOrphansAreSettledInPages(t *testing.T) {
+func TestManyOrphansAreEndedInPages(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
@@ -145,7 +145,7 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 		storeItem(t, b, "gone", videoID(fmt.Sprint("line", i)), 0)
 		waitItem(t, b, "gone", videoID(fmt.Sprint("wait", i)), 0)
 	}
-	if s := r.failGone(t); s.GetEnded() != 2*orphans.MaxPage || len(s.GetLeft()) != 0 {
+	if s := r.failRemoved(t); s.GetEnded() != 2*orphans.MaxPage || len(s.GetLeft()) != 0 {
 		t.Errorf("failed %d, left %d", s.GetEnded(), len(s.GetLeft()))
 	}
 	for _, token := range []string{"x", "ready", "ready.x", "dead.1"} {
@@ -155,9 +155,9 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 	}
 }
 
-// TestUnfoundOrphanLeavesItsLetter proves that failing the jobs of an unconfigured route restores
-// the dead letter of a cancelled attached job.
-func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
+// TestUnfoundOrphanLeavesItsDeadLetter proves that failing the jobs of an unconfigured route
+// restores the dead letter of a cancelled attached job.
+func TestUnfoundOrphanLeavesItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
@@ -168,10 +168,10 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	})
 	subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 	putItemAt(t, b, subj, item)
-	r.failGone(t)
+	r.failRemoved(t)
 	letters := deadLetters(t, b)
 	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "right" {
-		t.Errorf("the letters are %v", letters)
+		t.Errorf("the dead letters are %v", letters)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 			if c.log != "" {
 				pastOf(t, forerunner(t, b), item)
 			}
-			r.failGone(t)
+			r.failRemoved(t)
 			if err := r.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

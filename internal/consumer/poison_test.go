@@ -81,10 +81,10 @@ func TestASecondSendDoesNotPoisonItsJob(t *testing.T) {
 		var taken atomic.Bool // no poll ends the task before that
 		url := scripted(t, map[string]http.HandlerFunc{createPath: acceptsByPrompt, pollPath: func(w http.ResponseWriter, r *http.Request) {
 			if taken.Load() {
-				saysCompleted(w, r)
+				respondCompleted(w, r)
 				return
 			}
-			says(`{"task_id":"cat","status":"processing"}`)(w, r)
+			respond(`{"task_id":"cat","status":"processing"}`)(w, r)
 		}})
 		holder := newReplica(t, b, testConfig(t, url, onCluster))
 		item := itemOf("v", config.SandboxVideoRoute, "cat")
@@ -127,7 +127,7 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 	if code := end.Job.GetError().GetCode(); code != "poisoned" {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
-	checkLetter(t, b, id, "poisoned", "sandbox")
+	checkDeadLetter(t, b, id, "poisoned", "sandbox")
 	doneOnce(t, b, end)
 }
 

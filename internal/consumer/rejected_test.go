@@ -60,9 +60,9 @@ func countOn(t testing.TB, b *broker.Broker, stream, filter string) (n uint64) {
 	return n
 }
 
-// TestGarbagePushesOutNoLetter proves that one tenant's unreadable requests displace neither dead
-// letters of jobs nor those of other tenants.
-func TestGarbagePushesOutNoLetter(t *testing.T) {
+// TestGarbagePushesOutNoDeadLetter proves that one tenant's unreadable requests displace neither
+// dead letters of jobs nor those of other tenants.
+func TestGarbagePushesOutNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	limits := broker.Limits{DeadMaxBytes: 4 << 20, RejectedMaxBytes: 64 << 20}
 	const count, size = 200, 100 << 10
@@ -76,23 +76,23 @@ func TestGarbagePushesOutNoLetter(t *testing.T) {
 	publishGarbage(t, b, "noisy", count, size)
 	publishGarbage(t, b, "noisy", 5*count, 1)
 	r.eventually(t, "an empty inbox", func() bool { return countOn(t, b, b.Names().Requests(), ">") == 0 })
-	checkLetterOf(t, b, paid)
-	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "careful")); n != 1 {
-		t.Errorf("%d letters of the careful tenant's request", n)
+	checkDeadLetterOf(t, b, paid)
+	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedDeadLetters(subject.Video, "careful")); n != 1 {
+		t.Errorf("%d dead letters of the careful tenant's request", n)
 	}
-	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetter(subject.Video, "noisy", "large")); n != broker.RejectedPerSubject {
-		t.Errorf("%d large letters of the noisy tenant, want %d", n, broker.RejectedPerSubject)
+	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedDeadLetter(subject.Video, "noisy", "large")); n != broker.RejectedPerSubject {
+		t.Errorf("%d large dead letters of the noisy tenant, want %d", n, broker.RejectedPerSubject)
 	}
-	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "noisy")); n != 5*count+broker.RejectedPerSubject {
-		t.Errorf("%d letters of the noisy tenant, want the small ones and the last of the large ones", n)
+	if n := countOn(t, b, b.Names().Rejected(), b.Names().RejectedDeadLetters(subject.Video, "noisy")); n != 5*count+broker.RejectedPerSubject {
+		t.Errorf("%d dead letters of the noisy tenant, want the small ones and the last of the large ones", n)
 	}
 }
 
-// checkLetterOf checks that the only dead letter in GENBUS_DEAD is the job's, with its request.
-func checkLetterOf(t testing.TB, b *broker.Broker, id string) {
+// checkDeadLetterOf checks that the only dead letter in GENBUS_DEAD is the job's, with its request.
+func checkDeadLetterOf(t testing.TB, b *broker.Broker, id string) {
 	t.Helper()
 	if n := countOn(t, b, b.Names().Dead(), ">"); n != 1 {
-		t.Errorf("%d letters of jobs, want 1", n)
+		t.Errorf("%d dead letters of jobs, want 1", n)
 	}
 	m, err := b.Last(t.Context(), b.Names().Dead(), b.Names().DeadLetter(subject.Video, "acme", id))
 	if err != nil {
@@ -100,7 +100,7 @@ func checkLetterOf(t testing.TB, b *broker.Broker, id string) {
 	}
 	var letter genbusv1.DeadLetter
 	if err := proto.Unmarshal(m.Data, &letter); err != nil || len(letter.GetData()) == 0 {
-		t.Errorf("the letter is %v, %v", &letter, err)
+		t.Errorf("the dead letter is %v, %v", &letter, err)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestARejectedRequestThatIsTooLargeIsCut(t *testing.T) {
 		var stored broker.Stored
 		r.eventually(t, tenant, func() (there bool) {
 			var err error
-			stored, err = b.Last(t.Context(), b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, tenant))
+			stored, err = b.Last(t.Context(), b.Names().Rejected(), b.Names().RejectedDeadLetters(subject.Video, tenant))
 			return err == nil
 		})
 		var l genbusv1.DeadLetter
@@ -138,7 +138,7 @@ func TestARejectedRequestThatIsTooLargeIsCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(stored.Data) > 264<<10 || len(l.GetData()) != row.kept || l.GetDataRef() != nil {
-			t.Errorf("%s: a letter of %d bytes with %d of data", tenant, len(stored.Data), len(l.GetData()))
+			t.Errorf("%s: a dead letter of %d bytes with %d of data", tenant, len(stored.Data), len(l.GetData()))
 		}
 		sum := sha256.Sum256(m.Data)
 		if cut := l.GetCut(); tenant == "whole" && cut != nil ||

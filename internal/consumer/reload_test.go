@@ -42,9 +42,9 @@ func (r *replica) reload(t *testing.T, next *config.Config) {
 	plan.Apply(func() { swap(); r.Config.Set(next) })
 }
 
-// TestRefusedReloadIsForgotten proves that a limit applied before another route's was refused is
+// TestRefusedReloadIsReverted proves that a limit applied before another route's was refused is
 // reverted, and applied by the next reload.
-func TestRefusedReloadIsForgotten(t *testing.T) {
+func TestRefusedReloadIsReverted(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	const route, url = config.SandboxVideoRoute, "http://127.0.0.1:1"
@@ -78,8 +78,8 @@ func TestRefusedReloadIsForgotten(t *testing.T) {
 	}
 }
 
-// toldAnotherBound returns a replica with a limit of 3 videos whose broker has 7.
-func toldAnotherBound(t *testing.T, b *broker.Broker) *replica {
+// withAnotherBound returns a replica with a limit of 3 videos whose broker has 7.
+func withAnotherBound(t *testing.T, b *broker.Broker) *replica {
 	t.Helper()
 	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", slotsOf(3, 3)))
 	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
@@ -95,7 +95,7 @@ func toldAnotherBound(t *testing.T, b *broker.Broker) *replica {
 // it changes nothing in this process.
 func TestBrokerThatKeptARefusedBound(t *testing.T) {
 	t.Parallel()
-	r := toldAnotherBound(t, brokertest.Single(t))
+	r := withAnotherBound(t, brokertest.Single(t))
 	if _, err := r.Prepare(t.Context(), r.cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestBrokerThatKeptARefusedBound(t *testing.T) {
 func TestStopAsksTheBrokerForNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r := toldAnotherBound(t, b)
+	r := withAnotherBound(t, b)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if _, err := r.Prepare(stopped, r.cfg); !errors.Is(err, context.Canceled) {
@@ -138,9 +138,9 @@ func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 	return err
 }
 
-// TestJobThatIsGivenBackForgetsNoCreate proves that a process which gets back a job whose create
-// had no answer does not send it again.
-func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
+// TestJobThatIsGivenBackKeepsItsCreate proves that a process which gets back a job whose create had
+// no answer does not send it again.
+func TestJobThatIsGivenBackKeepsItsCreate(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	var sent atomic.Bool

@@ -27,7 +27,7 @@ func newSlowUpstream(t testing.TB) *slowUpstream {
 		createPath: func(w http.ResponseWriter, r *http.Request) {
 			key := r.Header.Get("Idempotency-Key")
 			u.count(func() { u.creates[key]++ })
-			says(`{"task_id":%q,"status":"queued"}`, key)(w, r)
+			respond(`{"task_id":%q,"status":"queued"}`, key)(w, r)
 		},
 		pollPath: func(w http.ResponseWriter, r *http.Request) {
 			id, ended := r.PathValue("id"), false
@@ -38,10 +38,10 @@ func newSlowUpstream(t testing.TB) *slowUpstream {
 			default:
 			}
 			if ended {
-				saysCompleted(w, r)
+				respondCompleted(w, r)
 				return
 			}
-			says(`{"task_id":%q,"status":"in_progress"}`, id)(w, r)
+			respond(`{"task_id":%q,"status":"in_progress"}`, id)(w, r)
 		},
 		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)

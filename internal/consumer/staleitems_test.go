@@ -48,20 +48,20 @@ func newSentBodies(t testing.TB) *sentBodies {
 			s.prompts[key] = append(s.prompts[key], prompt)
 			s.order = append(s.order, prompt)
 			s.mu.Unlock()
-			says(`{"task_id":%q,"status":"queued"}`, key)(w, r)
+			respond(`{"task_id":%q,"status":"queued"}`, key)(w, r)
 		},
 		pollPath: func(w http.ResponseWriter, r *http.Request) {
 			if s.unfinished.Load() {
-				says(`{"task_id":%q,"status":"in_progress"}`, r.PathValue("id"))(w, r)
+				respond(`{"task_id":%q,"status":"in_progress"}`, r.PathValue("id"))(w, r)
 				return
 			}
-			saysCompleted(w, r)
+			respondCompleted(w, r)
 		},
 		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			s.order = append(s.order, "chat")
 			s.mu.Unlock()
-			says(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)(w, r)
+			respond(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)(w, r)
 		},
 	})
 	return s
@@ -365,7 +365,7 @@ func TestASecondItemOnAnotherRouteGivesWay(t *testing.T) {
 			case <-goOn:
 			case <-r.Context().Done():
 			}
-			says(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)(w, r)
+			respond(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)(w, r)
 		}})
 		b := open(t)
 		older := newReplica(t, b, testConfig(t, url, onCluster))
@@ -398,7 +398,7 @@ func TestAnotherItemOfAHeldJobIsKept(t *testing.T) {
 			<-goOn
 			acceptsByPrompt(w, r)
 		},
-		pollPath: saysCompleted,
+		pollPath: respondCompleted,
 	})
 	r := newReplica(t, b, testConfig(t, url, func(c *config.Config) {
 		c.Routes = append(c.Routes, config.NewRoute("other", config.KindVideo, config.SandboxUpstream, "other"))

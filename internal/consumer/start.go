@@ -14,7 +14,7 @@ import (
 
 // Start creates the durable consumers and starts fetching messages.
 func (c *Consumer) Start(ctx context.Context) error {
-	c.Log.OnNotice(c.holder.Notice)
+	c.Log.OnPeerNotification(c.holder.HandlePeerNotification)
 	c.Broker.OnReconnect(c.reconnected)
 	var counted []*countedRoute
 	for _, r := range c.Config.Now().Routes {

@@ -69,9 +69,9 @@ func TestAStrandedJobEnds(t *testing.T) {
 	}
 }
 
-// TestAStrandedJobEndsAfterItsLetter proves that a stuck job does not end before its dead letter is
-// stored.
-func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
+// TestAStrandedJobEndsAfterItsDeadLetter proves that a stuck job does not end before its dead
+// letter is stored.
+func TestAStrandedJobEndsAfterItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	url, begun := silent(t)
@@ -80,7 +80,7 @@ func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
 	by := e.Job.GetExecution().GetDeadline().AsTime().Add(stuckAfter)
 	limit(t, b, b.Names().Dead(), 1)
 	if _, err := r.sweeper.Check(t.Context(), e.Name(), by); err == nil {
-		t.Error("it ended without a letter")
+		t.Error("it ended without a dead letter")
 	}
 	if now, err := r.log.Get(t.Context(), e.Name()); err != nil || now.Terminal() {
 		t.Errorf("the log has %v, %v", now.Job.GetError(), err)

@@ -30,7 +30,7 @@ func oneAtATime(places int) func(*config.Config) {
 
 // neverReady starts an upstream that accepts tasks and never ends them.
 func neverReady(t testing.TB) string {
-	return scripted(t, map[string]http.HandlerFunc{createPath: acceptsByPrompt, pollPath: says(`{"task_id":"x","status":"processing"}`)})
+	return scripted(t, map[string]http.HandlerFunc{createPath: acceptsByPrompt, pollPath: respond(`{"task_id":"x","status":"processing"}`)})
 }
 
 func admitVideo(t testing.TB, r *replica, tenant, prompt string, change ...func(*admission.Request)) joblog.Entry {

@@ -247,8 +247,8 @@ func TestDeadLettersNameTheTrace(t *testing.T) {
 	}
 	r.stop(true)
 	inbox := named(t, spans, "genbus.inbox video")
-	letters := parents(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "acme"))
+	letters := parents(t, b, b.Names().Rejected(), b.Names().RejectedDeadLetters(subject.Video, "acme"))
 	if len(letters) != 1 || letters[0] != inbox.SpanContext.SpanID().String() || inbox.Status.Description == "" {
-		t.Errorf("letters name %v; the inbox is %s, %v", letters, inbox.SpanContext.SpanID(), inbox.Status)
+		t.Errorf("dead letters name %v; the inbox is %s, %v", letters, inbox.SpanContext.SpanID(), inbox.Status)
 	}
 }

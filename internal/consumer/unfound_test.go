@@ -46,7 +46,7 @@ func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
 		t.Run(word, func(t *testing.T) {
 			t.Parallel()
 			b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
-			r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: says(`{"task_id":"wrong","status":%q}`, word)})))
+			r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: respond(`{"task_id":"wrong","status":%q}`, word)})))
 			putItem(t, b, item)
 			end := last(follow(t, r.log, item.GetId()))
 			doneOnce(t, b, end)
@@ -55,9 +55,9 @@ func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestEveryEndOfAnUnfoundTaskLeavesItsLetter proves that every failure of an attached job whose
+// TestEveryEndOfAnUnfoundTaskLeavesItsDeadLetter proves that every failure of an attached job whose
 // task was never found restores its dead letter with the original code and ID, and adds no other.
-func TestEveryEndOfAnUnfoundTaskLeavesItsLetter(t *testing.T) {
+func TestEveryEndOfAnUnfoundTaskLeavesItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	for code, c := range map[string]struct {
 		upstream string
@@ -101,9 +101,9 @@ func endWithoutLog(t *testing.T, b *broker.Broker, cfg *config.Config, item *gen
 	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
 }
 
-// TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter proves the same for failing the job of an
+// TestAnUnfoundTaskOfARemovedRouteLeavesItsDeadLetter proves the same for failing the job of an
 // unconfigured route.
-func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
+func TestAnUnfoundTaskOfARemovedRouteLeavesItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	for name, recorded := range map[string]bool{"recorded": true, "not recorded": false} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
 			}
 			subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 			putItemAt(t, b, subj, item)
-			r.failGone(t)
+			r.failRemoved(t)
 			end := last(follow(t, r.log, item.GetId()))
 			doneOnce(t, b, end)
 			checkUnfound(t, b, end, "upstream_removed")
@@ -123,9 +123,9 @@ func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
 	}
 }
 
-// TestAStrandedUnfoundTaskLeavesItsLetter proves that the log suffices to restore the dead letter
-// if the work item is gone.
-func TestAStrandedUnfoundTaskLeavesItsLetter(t *testing.T) {
+// TestAStrandedUnfoundTaskLeavesItsDeadLetter proves that the log suffices to restore the dead
+// letter if the work item is gone.
+func TestAStrandedUnfoundTaskLeavesItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))

@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
-func saysEncoded(encoding, body string) http.HandlerFunc {
+func respondEncoded(encoding, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Encoding", encoding)
@@ -32,17 +32,17 @@ func TestATaskOfAnUpstreamThatCompresses(t *testing.T) {
 		status string
 		says   []string
 	}{
-		"gzip": {saysEncoded("gzip", upstreamtest.Gzip(t, `{"task_id":"up_1","status":"completed","url":"https://example.com/v.mp4"}`)), "completed", nil},
-		"br": {saysEncoded("br", brotli), "failed", []string{
+		"gzip": {respondEncoded("gzip", upstreamtest.Gzip(t, `{"task_id":"up_1","status":"completed","url":"https://example.com/v.mp4"}`)), "completed", nil},
+		"br": {respondEncoded("br", brotli), "failed", []string{
 			"upstream sandbox", "up_1", "polls", "6 bytes of binary data", `Content-Encoding "br"`, "status 200",
 		}},
-		"away":         {saysStatus(http.StatusBadGateway), "failed", []string{"up_1", "polls", "status 502: bad gateway"}},
-		"not finished": {says(`{"task_id":"up_1","status":"in_progress"}`), "failed", []string{"upstream sandbox had not finished task up_1 by the deadline"}},
+		"away":         {respondStatus(http.StatusBadGateway), "failed", []string{"up_1", "polls", "status 502: bad gateway"}},
+		"not finished": {respond(`{"task_id":"up_1","status":"in_progress"}`), "failed", []string{"upstream sandbox had not finished task up_1 by the deadline"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := scripted(t, map[string]http.HandlerFunc{
-				createPath: saysEncoded("gzip", upstreamtest.Gzip(t, `{"task_id":"up_1","status":"queued"}`)),
+				createPath: respondEncoded("gzip", upstreamtest.Gzip(t, `{"task_id":"up_1","status":"queued"}`)),
 				pollPath:   c.poll,
 			})
 			b := brokertest.Single(t)
@@ -70,7 +70,7 @@ func TestATaskOfAnUpstreamThatCompresses(t *testing.T) {
 func TestALostResultSaysWhy(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: saysEncoded("br", "\x0b\x04\x80{}\x03")})))
+	r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: respondEncoded("br", "\x0b\x04\x80{}\x03")})))
 	inherit(t, r, "v", completedUpstream(-time.Second)...)
 	e := last(follow(t, r.log, videoID("v"))).Job.GetError()
 	if e.GetCode() != "deadline_exceeded" || e.GetUpstreamHttpStatus() != 200 || !strings.Contains(e.GetMessage(), "no longer reports its result") || !strings.Contains(e.GetMessage(), `Content-Encoding "br"`) {

@@ -37,14 +37,14 @@ func repliesOf(t *testing.T, size int, before func()) (url string, calls *atomic
 	return scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		before()
-		says("%s", reply)(w, r)
+		respond("%s", reply)(w, r)
 	}}), calls, reply
 }
 
-// TestAReplyThatNATSRefusesIsInItsLetter proves that the dead letter has the paid reply if the
+// TestAReplyThatNATSRefusesIsInItsDeadLetter proves that the dead letter has the paid reply if the
 // account cannot create an object store, or its digest if the reply exceeds a message until the
 // deadline.
-func TestAReplyThatNATSRefusesIsInItsLetter(t *testing.T) {
+func TestAReplyThatNATSRefusesIsInItsDeadLetter(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"kept": 300 << 10, "kept with a long request": 300 << 10, "digest": 2 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -77,11 +77,11 @@ func TestAReplyThatNATSRefusesIsInItsLetter(t *testing.T) {
 			l, sum := letters[0], sha256.Sum256([]byte(reply))
 			switch cut := l.GetReplyCut(); {
 			case len(l.GetData()) == 0:
-				t.Error("the letter has no request")
+				t.Error("the dead letter has no request")
 			case name != "digest" && (string(l.GetReply()) != reply || cut != nil):
-				t.Errorf("the letter has %d bytes of the reply", len(l.GetReply()))
+				t.Errorf("the dead letter has %d bytes of the reply", len(l.GetReply()))
 			case name == "digest" && (l.GetReply() != nil || cut.GetSize() != uint64(len(reply)) || !bytes.Equal(cut.GetSha256(), sum[:])):
-				t.Errorf("the letter has %v", cut)
+				t.Errorf("the dead letter has %v", cut)
 			}
 			doneOnce(t, b, end)
 		})

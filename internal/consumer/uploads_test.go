@@ -28,9 +28,9 @@ func TestAnUploadGoesWithItsMessage(t *testing.T) {
 		return len(left) == 1 && left[0] == "upload-bad"
 	})
 	publish(t, b, subject.Video, "good", videoRequest("good", "sandbox-video", "a cat"))
-	r.eventually(t, "the inbox is empty", func() bool { return jobtest.InboxLeft(t, b) == 0 })
+	r.eventually(t, "the inbox is empty", func() bool { return jobtest.UnsettledRequests(t, b) == 0 })
 	if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetId() != refused || up.Sandbox.Stats().Creates != 1 {
-		t.Errorf("%d creates, letters %v", up.Sandbox.Stats().Creates, letters)
+		t.Errorf("%d creates, dead letters %v", up.Sandbox.Stats().Creates, letters)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestALostUploadIsADeadLetter(t *testing.T) {
 	m := jobtest.Upload(t, b, "lost", "sandbox-video")
 	m.GetStored().Name += "-no"
 	publish(t, b, subject.Video, "lost", m)
-	if letters := awaitLetters(t, b, 1); letters[0].GetError().GetCode() != "input_lost" || len(letters[0].GetData()) == 0 {
-		t.Errorf("letters: %v", letters)
+	if letters := awaitDeadLetters(t, b, 1); letters[0].GetError().GetCode() != "input_lost" || len(letters[0].GetData()) == 0 {
+		t.Errorf("dead letters: %v", letters)
 	}
 }

@@ -34,16 +34,16 @@ func testPollsOfAFullLog(t *testing.T, b *broker.Broker, status string) {
 	var polls []time.Time
 	ended := false
 	url := scripted(t, map[string]http.HandlerFunc{
-		createPath: says(`{"task_id":"up_1","status":"queued"}`),
+		createPath: respond(`{"task_id":"up_1","status":"queued"}`),
 		pollPath: func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
 			polls = append(polls, time.Now())
 			if ended {
-				says(`{"task_id":"up_1","status":%q,"url":"https://example.com/v.mp4"}`, status)(w, r)
+				respond(`{"task_id":"up_1","status":%q,"url":"https://example.com/v.mp4"}`, status)(w, r)
 				return
 			}
-			says(`{"task_id":"up_1","status":"in_progress"}`)(w, r)
+			respond(`{"task_id":"up_1","status":"in_progress"}`)(w, r)
 		},
 	})
 	count := func() int {
@@ -59,7 +59,7 @@ func testPollsOfAFullLog(t *testing.T, b *broker.Broker, status string) {
 	ended = true
 	mu.Unlock()
 	shortly(t, "the answer is asked for again", func() bool { return count() >= 3 })
-	makeRoom(t, b)
+	emptyLog(t, b)
 	asked := count()
 	end := last(follow(t, r.log, id))
 	if task.StatusWord(end.Job.GetStatus()) != status {

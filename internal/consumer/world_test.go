@@ -114,7 +114,7 @@ func (r *replica) mute() {
 		if j.Job().Name().Kind != subject.Video { // a chat's call is cut off, and its message returned
 			return
 		}
-		d, err := hold.NewDelivery(r.Broker.Conn(), unheardOf{seq: j.Job().Message.Delivery().Seq})
+		d, err := hold.NewDelivery(r.Broker.Conn(), unsettled{seq: j.Job().Message.Delivery().Seq})
 		if err != nil {
 			panic(err)
 		}
@@ -132,16 +132,16 @@ type again struct {
 
 func (a again) Job() *hold.Job { return a.job }
 
-// unheardOf is a delivery whose settlement is lost.
-type unheardOf struct {
+// unsettled is a delivery whose settlement is lost.
+type unsettled struct {
 	jetstream.Msg
 	seq uint64
 }
 
-func (u unheardOf) Reply() string        { return "nobody.listens" }
-func (u unheardOf) Subject() string      { return "" }
-func (u unheardOf) Headers() nats.Header { return nil }
-func (u unheardOf) Metadata() (*jetstream.MsgMetadata, error) {
+func (u unsettled) Reply() string        { return "nobody.listens" }
+func (u unsettled) Subject() string      { return "" }
+func (u unsettled) Headers() nats.Header { return nil }
+func (u unsettled) Metadata() (*jetstream.MsgMetadata, error) {
 	return &jetstream.MsgMetadata{NumDelivered: 2, Sequence: jetstream.SequencePair{Stream: u.seq}}, nil
 }
 

@@ -65,7 +65,7 @@ func (w want) sized(f *File, skip int64) *File {
 		_ = f.Body.Close()
 		f.Body = http.NoBody
 	case f.Length >= 0:
-		f.Body = &section{src: f.Body, skip: skip, left: f.Length}
+		f.Body = &section{src: f.Body, skip: skip, remaining: f.Length}
 	}
 	return f
 }
@@ -91,8 +91,8 @@ func (f *File) matches(ifRange string) bool {
 // section is a part of a body, with a known length. It skips the beginning on the first read, so
 // that the headers are not delayed.
 type section struct {
-	src        io.ReadCloser
-	skip, left int64
+	src             io.ReadCloser
+	skip, remaining int64
 }
 
 func (s *section) Read(p []byte) (int, error) {
@@ -102,11 +102,11 @@ func (s *section) Read(p []byte) (int, error) {
 			return 0, notEnd(err)
 		}
 	}
-	if s.left == 0 {
+	if s.remaining == 0 {
 		return 0, io.EOF
 	}
-	n, err := s.src.Read(p[:min(int64(len(p)), s.left)])
-	if s.left -= int64(n); s.left > 0 {
+	n, err := s.src.Read(p[:min(int64(len(p)), s.remaining)])
+	if s.remaining -= int64(n); s.remaining > 0 {
 		err = notEnd(err)
 	}
 	return n, err

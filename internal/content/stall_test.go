@@ -43,7 +43,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-func TestCallerGone(t *testing.T) {
+func TestCallerDisconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	asked := make(chan struct{})

@@ -68,7 +68,7 @@ func channels(n subject.Space) []channel {
 			description: "Accepted jobs that could not be processed, complete, with the reason.", messages: []string{"DeadLetter"},
 		},
 		{
-			id: "rejected", address: withTenant(n.RejectedLetter(aKind, "tenant", aSlot)), title: "Rejected requests", stream: n.Rejected(), action: "send",
+			id: "rejected", address: withTenant(n.RejectedDeadLetter(aKind, "tenant", aSlot)), title: "Rejected requests", stream: n.Rejected(), action: "send",
 			description: "Rejected inbox messages with the reason; only the beginning of a large one. " +
 				"The latest of each tenant are kept. An invalid tenant is " + subject.InvalidTenant + ".", messages: []string{"DeadLetter"},
 		},
@@ -81,7 +81,7 @@ func channels(n subject.Space) []channel {
 			description: "Operator actions on the job. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
-			id: "auditLetter", address: n.AuditLetter(aSequence), title: "Operator actions on a dead letter", stream: n.Ops(), action: "send",
+			id: "auditLetter", address: n.AuditDeadLetter(aSequence), title: "Operator actions on a dead letter", stream: n.Ops(), action: "send",
 			description: "Operator actions on the dead letter, by its sequence. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{

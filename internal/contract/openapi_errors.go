@@ -18,7 +18,7 @@ var sets = map[string][]errcode.Code{
 		errcode.InvalidAPIKey, errcode.OperatorRequired, errcode.InvalidRequest, errcode.BrokerUnavailable, errcode.ShuttingDown, errcode.Internal,
 	},
 	"anyJob": {errcode.TaskNotFound, errcode.ChatNotFound},
-	"letter": {errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, errcode.NotTerminal, errcode.InputLost},
+	"letter": {errcode.DeadLetterNotFound, errcode.DeadLetterUnusable, errcode.DeadLetterResolved, errcode.NotTerminal, errcode.InputLost},
 	"bulk":   {errcode.IndexCatchingUp, errcode.StorageFull},
 	"read":   {errcode.BrokerUnavailable},
 	"list":   {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},
@@ -32,7 +32,7 @@ var sets = map[string][]errcode.Code{
 	},
 	"content": {errcode.ContentNotReady, errcode.ContentExpired, errcode.ContentBlocked, errcode.ContentUnavailable, errcode.UpstreamRemoved},
 	"retry": {
-		errcode.NotTerminal, errcode.LetterUnresolved, errcode.RequestNotKept, errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia,
+		errcode.NotTerminal, errcode.DeadLetterUnresolved, errcode.RequestNotKept, errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia,
 		errcode.ModelNotFound, errcode.WrongProtocol, errcode.IdempotencyKeyReused, errcode.QueueFull, errcode.TenantFull, errcode.StorageFull,
 		errcode.DeadLettersFull, errcode.ClockWrong, errcode.AcceptanceUnknown,
 	},

@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-func putLetters(t *testing.T, b *broker.Broker, letters, size int) {
+func putDeadLetters(t *testing.T, b *broker.Broker, letters, size int) {
 	t.Helper()
 	store := Store{Broker: b, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
 	for i := range letters {
@@ -27,13 +27,13 @@ func putLetters(t *testing.T, b *broker.Broker, letters, size int) {
 	}
 }
 
-// TestLettersThatWereLookedAtCount proves that an interrupted look counts the dead letters that it
-// read, and that the next one is delayed.
-func TestLettersThatWereLookedAtCount(t *testing.T) {
+// TestDeadLettersThatWereLookedAtCount proves that an interrupted look counts the dead letters that
+// it read, and that the next one is delayed.
+func TestDeadLettersThatWereLookedAtCount(t *testing.T) {
 	t.Parallel()
 	const letters, cutAt = 400, 10
 	b := brokertest.Single(t)
-	putLetters(t, b, letters, 0)
+	putDeadLetters(t, b, letters, 0)
 	ctx, cut := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cut()
 	var reads atomic.Int64
@@ -69,14 +69,14 @@ func TestLettersThatWereLookedAtCount(t *testing.T) {
 	}
 }
 
-// TestFewLargeLettersAreLookedAt proves that the bytes of a look are limited.
-func TestFewLargeLettersAreLookedAt(t *testing.T) {
+// TestFewLargeDeadLettersAreLookedAt proves that the bytes of a look are limited.
+func TestFewLargeDeadLettersAreLookedAt(t *testing.T) {
 	t.Parallel()
 	const size = publisher.ClaimCheck // largest inline body
 	const most = maxLookedAtBytes / size
 	const letters = most + 3
 	b := brokertest.Single(t)
-	putLetters(t, b, letters, size)
+	putDeadLetters(t, b, letters, size)
 	c := Counter{Streams: Streams{Broker: b}, within: time.Minute}
 	if got, err := c.Count(t.Context()); err != nil || got != (Counts{OutcomeUnknown: most, Uncounted: letters - most}) {
 		t.Errorf("%+v, %v", got, err)

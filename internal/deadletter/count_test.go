@@ -10,14 +10,14 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestLettersAreCounted proves that the oldest dead letters are counted by code.
-func TestLettersAreCounted(t *testing.T) {
+// TestDeadLettersAreCounted proves that the oldest dead letters are counted by code.
+func TestDeadLettersAreCounted(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	store := deadletter.Store{Broker: b, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
 	put := func(id, code string) {
 		t.Helper()
-		if err := store.Put(t.Context(), letter(code, time.Now()), id, "1"); err != nil {
+		if err := store.Put(t.Context(), deadLetter(code, time.Now()), id, "1"); err != nil {
 			t.Fatal(err)
 		}
 	}

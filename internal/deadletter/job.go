@@ -32,7 +32,7 @@ func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 		return d.PutUnfound(ctx, item, job, f.Code)
 	}
 	attempt := strconv.FormatUint(uint64(job.GetExecution().GetAttempt()), 10)
-	letter := Letter(item, job, f)
+	letter := FromJob(item, job, f)
 	letter.LookUps = lookUps
 	return d.Put(ctx, letter, item.GetId(), attempt)
 }
@@ -44,7 +44,7 @@ func (d Store) PutReply(ctx context.Context, item *genbusv1.WorkItem, job task.J
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobTimeout)
 	defer cancel()
 	attempt := strconv.FormatUint(uint64(job.GetExecution().GetAttempt()), 10)
-	letter := Letter(item, job, f)
+	letter := FromJob(item, job, f)
 	if letter.Reply = reply; digest {
 		sum := sha256.Sum256(reply)
 		letter.Reply, letter.ReplyCut = nil, &genbusv1.Cut{Size: uint64(len(reply)), Sha256: sum[:]}
@@ -68,7 +68,7 @@ func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task
 	code := job.GetExecution().GetUnconfirmed()
 	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s and ended (%s); no recorded poll found that task",
 		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), end)
-	letter := Letter(item, job, f)
+	letter := FromJob(item, job, f)
 	letter.UpstreamTaskId = item.GetAttached().GetNamed()
 	if err := d.Put(ctx, letter, item.GetId(), "unfound"); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task
 	return nil
 }
 
-// Letter builds the dead letter of an accepted job from its work item and its logged state.
-func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.DeadLetter {
+// FromJob builds the dead letter of an accepted job from its work item and its logged state.
+func FromJob(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.DeadLetter {
 	x := job.GetExecution()
 	letter := &genbusv1.DeadLetter{
 		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(), Data: item.GetBody(), Work: withoutBody(item),

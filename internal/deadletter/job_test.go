@@ -8,9 +8,9 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestEndsThatHaveTheirLetter proves that the codes which package task spells out match package
+// TestEndsThatHaveTheirDeadLetter proves that the codes which package task spells out match package
 // errcode.
-func TestEndsThatHaveTheirLetter(t *testing.T) {
+func TestEndsThatHaveTheirDeadLetter(t *testing.T) {
 	t.Parallel()
 	for _, code := range []errcode.Code{errcode.SubmissionUnknown, errcode.LogLost, errcode.Cancelled, errcode.Expired} {
 		job := &genbusv1.VideoTask{Error: &genbusv1.TaskError{Code: string(code)}, Execution: &genbusv1.Execution{SubmissionOutcomeUnknown: true}}

@@ -44,14 +44,14 @@ func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint
 	case size <= rejectedSmall:
 		slot = strconv.FormatUint(seq%rejectedSlots, 10)
 	}
-	subj := d.Broker.Names().RejectedLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), slot)
+	subj := d.Broker.Names().RejectedDeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), slot)
 	for {
 		err := d.publish(ctx, letter, subj, fmt.Sprintf("inbox.%d.%d", stored.UnixNano(), seq))
-		if errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage) && d.makeRoom(ctx, subj, proto.Size(letter)) {
+		if errors.Is(err, broker.ErrFull) && !errors.Is(err, broker.ErrStorage) && d.evictOldest(ctx, subj, proto.Size(letter)) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("letter of request %d: %w", seq, err)
+			return fmt.Errorf("dead letter of request %d: %w", seq, err)
 		}
 		return nil
 	}
@@ -60,10 +60,10 @@ func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint
 // envelope is the maximum overhead of a stored dead letter, in bytes.
 const envelope = 1 << 10
 
-// makeRoom removes old dead letters to fit one of this size, and reports whether it removed any. If
-// the subject has reached its limit, makeRoom removes dead letters from that subject. Otherwise it
-// removes the oldest ones of all tenants.
-func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
+// evictOldest removes old dead letters to fit one of this size, and reports whether it removed any.
+// If the subject has reached its limit, evictOldest removes dead letters from that subject.
+// Otherwise it removes the oldest ones of all tenants.
+func (d Store) evictOldest(ctx context.Context, subj string, size int) bool {
 	name, filter := d.Broker.Names().Rejected(), d.Broker.Names().RejectedPattern()
 	s, err := d.Broker.Stream(ctx, name)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestAFullStreamTakesLettersOfRejectedRequests proves that the oldest dead letters make way, first
-// within a tenant at its limit.
-func TestAFullStreamTakesLettersOfRejectedRequests(t *testing.T) {
+// TestAFullStreamTakesDeadLettersOfRejectedRequests proves that the oldest dead letters make way,
+// first within a tenant at its limit.
+func TestAFullStreamTakesDeadLettersOfRejectedRequests(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{RejectedMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -37,7 +37,7 @@ func TestAFullStreamTakesLettersOfRejectedRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(b.Names().RejectedLetters(subject.Video, tenant)))
+			info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(b.Names().RejectedDeadLetters(subject.Video, tenant)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestAFullStreamTakesLettersOfRejectedRequests(t *testing.T) {
 				n += of
 			}
 			if n != want || info.State.Bytes > uint64(info.Config.MaxBytes) {
-				t.Errorf("%s has %d letters, want %d; all have %d bytes", tenant, n, want, info.State.Bytes)
+				t.Errorf("%s has %d dead letters, want %d; all have %d bytes", tenant, n, want, info.State.Bytes)
 			}
 		}
 		reject("careful", 100)

@@ -138,4 +138,4 @@ func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix 
 }
 
 // bodyName returns the prefix for the names of a dead letter's bodies.
-func bodyName(id, name string) string { return publisher.LetterBodies + id + "-" + name }
+func bodyName(id, name string) string { return publisher.DeadLetterBodies + id + "-" + name }

@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-func lettersOf(t *testing.T, b *broker.Broker) (out []*genbusv1.DeadLetter) {
+func deadLettersOf(t *testing.T, b *broker.Broker) (out []*genbusv1.DeadLetter) {
 	t.Helper()
 	for seq := uint64(1); ; {
 		m, err := b.Next(t.Context(), b.Names().Dead(), b.Names().DeadPattern(), seq)
@@ -34,16 +34,17 @@ func lettersOf(t *testing.T, b *broker.Broker) (out []*genbusv1.DeadLetter) {
 	}
 }
 
-func letter(code string, accepted time.Time) *genbusv1.DeadLetter {
+func deadLetter(code string, accepted time.Time) *genbusv1.DeadLetter {
 	return &genbusv1.DeadLetter{
 		Error: &genbusv1.TaskError{Code: code}, Id: "video_x", Kind: "video", Tenant: "acme", Data: []byte("{}"),
 		Work: &genbusv1.WorkItem{Id: "video_x", AcceptedAt: timestamppb.New(accepted)},
 	}
 }
 
-// TestALetterIsStoredOnce proves that a repeat is stored once even after the stream's deduplication
-// window, and that other attempts, codes and later jobs with the ID are stored separately.
-func TestALetterIsStoredOnce(t *testing.T) {
+// TestADeadLetterIsStoredOnce proves that a repeat is stored once even after the stream's
+// deduplication window, and that other attempts, codes and later jobs with the ID are stored
+// separately.
+func TestADeadLetterIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.EachCAS(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, ctx := open(t), t.Context()
@@ -60,11 +61,11 @@ func TestALetterIsStoredOnce(t *testing.T) {
 		accepted := time.Now()
 		put := func(code, occasion string, accepted time.Time, want int) {
 			t.Helper()
-			if err := d.Put(ctx, letter(code, accepted), "video_x", occasion); err != nil {
+			if err := d.Put(ctx, deadLetter(code, accepted), "video_x", occasion); err != nil {
 				t.Fatal(err)
 			}
-			if n := len(lettersOf(t, b)); n != want {
-				t.Errorf("%s, occasion %s: %d letters, want %d", code, occasion, n, want)
+			if n := len(deadLettersOf(t, b)); n != want {
+				t.Errorf("%s, occasion %s: %d dead letters, want %d", code, occasion, n, want)
 			}
 		}
 		put("poisoned", "1", accepted, 1)
@@ -78,9 +79,9 @@ func TestALetterIsStoredOnce(t *testing.T) {
 	})
 }
 
-// TestALetterThatCannotBeStoredLeavesNoBody proves that failed writes leave no bodies, and that the
-// final write has one.
-func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
+// TestADeadLetterThatCannotBeStoredLeavesNoBody proves that failed writes leave no bodies, and that
+// the final write has one.
+func TestADeadLetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
 	stream, err := b.JetStream().Stream(ctx, b.Names().Dead())
@@ -96,19 +97,19 @@ func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
 		}
 	}
 	d := deadletter.Store{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}
-	if err := d.Put(ctx, letter("poisoned", time.Now()), "video_x", "first"); err != nil {
+	if err := d.Put(ctx, deadLetter("poisoned", time.Now()), "video_x", "first"); err != nil {
 		t.Fatal(err)
 	}
 	holds(1)
 	large := func() *genbusv1.DeadLetter {
-		l := letter("poisoned", time.Now())
+		l := deadLetter("poisoned", time.Now())
 		l.Data = bytes.Repeat([]byte("x"), 2*publisher.ClaimCheck)
 		return l
 	}
 	again := large()
 	for _, l := range []*genbusv1.DeadLetter{large(), large(), again, again} {
 		if err := d.Put(ctx, l, "video_x", "second"); !errors.Is(err, broker.ErrFull) {
-			t.Fatalf("the letter: %v", err)
+			t.Fatalf("the dead letter: %v", err)
 		}
 	}
 	objects, err := d.Bodies.Of(ctx, "acme", "dead")
@@ -119,15 +120,15 @@ func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
 	if err := d.Put(ctx, again, "video_x", "second"); err != nil {
 		t.Fatal(err)
 	}
-	letters := lettersOf(t, b)
+	letters := deadLettersOf(t, b)
 	if data, err := d.Bodies.Get(ctx, publisher.BodyOf(letters[1].GetDataRef())); err != nil || len(data) != 2*publisher.ClaimCheck {
-		t.Errorf("the letter's body has %d bytes, %v", len(data), err)
+		t.Errorf("the dead letter's body has %d bytes, %v", len(data), err)
 	}
 }
 
-// TestALetterTakesItsBodyWithIt proves that a dead letter gets a copy of a stored body, and is
+// TestADeadLetterTakesItsBodyWithIt proves that a dead letter gets a copy of a stored body, and is
 // stored even if that body is gone.
-func TestALetterTakesItsBodyWithIt(t *testing.T) {
+func TestADeadLetterTakesItsBodyWithIt(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
 	bodies := broker.NewBodies(b)
@@ -141,7 +142,7 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 		func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, publisher.BlobRef(input) },
 		func(l *genbusv1.DeadLetter) { l.Data = data },
 	} {
-		l := letter("poisoned", time.Now())
+		l := deadLetter("poisoned", time.Now())
 		change(l)
 		if err := d.Put(ctx, l, "video_x", string(rune('1'+i))); err != nil {
 			t.Fatal(err)
@@ -151,32 +152,32 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, l := range lettersOf(t, b) {
+	for _, l := range deadLettersOf(t, b) {
 		names[l.GetDataRef().GetName()] = true
 		if got, err := bodies.Get(ctx, publisher.BodyOf(l.GetDataRef())); err != nil || !bytes.Equal(got, data) || len(l.GetData()) != 0 {
 			t.Errorf("%s has %d bytes, %v", l.GetDataRef().GetName(), len(got), err)
 		}
 	}
 	if len(names) != 2 {
-		t.Errorf("two letters share a body: %v", names)
+		t.Errorf("two dead letters share a body: %v", names)
 	}
-	gone := letter("poisoned", time.Now())
+	gone := deadLetter("poisoned", time.Now())
 	gone.Data, gone.DataRef = nil, publisher.BlobRef(input)
-	if err := d.Put(ctx, gone, "video_x", "3"); err != nil || len(lettersOf(t, b)) != 3 {
-		t.Errorf("a letter whose body is gone: %v", err)
+	if err := d.Put(ctx, gone, "video_x", "3"); err != nil || len(deadLettersOf(t, b)) != 3 {
+		t.Errorf("a dead letter whose body is gone: %v", err)
 	}
 }
 
-// TestTwoWritersOfALetter proves that concurrent writers of one dead letter keep the body that it
-// refers to.
-func TestTwoWritersOfALetter(t *testing.T) {
+// TestTwoWritersOfADeadLetter proves that concurrent writers of one dead letter keep the body that
+// it refers to.
+func TestTwoWritersOfADeadLetter(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, accepted := open(t), time.Now()
 		bodies := broker.NewBodies(b)
 		var writers sync.WaitGroup
 		for _, text := range []string{"a", "b"} {
-			d, l := deadletter.Store{Broker: open(t), Bodies: bodies, Metrics: telemetry.NewMetrics("test")}, letter("poisoned", accepted)
+			d, l := deadletter.Store{Broker: open(t), Bodies: bodies, Metrics: telemetry.NewMetrics("test")}, deadLetter("poisoned", accepted)
 			l.Data = bytes.Repeat([]byte(text), 1<<20)
 			writers.Go(func() {
 				err := d.Put(t.Context(), l, "video_x", "1")
@@ -190,7 +191,7 @@ func TestTwoWritersOfALetter(t *testing.T) {
 			})
 		}
 		writers.Wait()
-		for _, l := range lettersOf(t, b) {
+		for _, l := range deadLettersOf(t, b) {
 			if _, err := bodies.Get(t.Context(), publisher.BodyOf(l.GetDataRef())); err != nil {
 				t.Error(err)
 			}
@@ -198,9 +199,9 @@ func TestTwoWritersOfALetter(t *testing.T) {
 	})
 }
 
-// TestALetterNamesTheTraceOfItsRequest proves that a dead letter is in the trace of its request,
-// whatever the writer's trace.
-func TestALetterNamesTheTraceOfItsRequest(t *testing.T) {
+// TestADeadLetterNamesTheTraceOfItsRequest proves that a dead letter is in the trace of its
+// request, whatever the writer's trace.
+func TestADeadLetterNamesTheTraceOfItsRequest(t *testing.T) {
 	t.Parallel()
 	const accepted, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	b := brokertest.Single(t)
@@ -208,7 +209,7 @@ func TestALetterNamesTheTraceOfItsRequest(t *testing.T) {
 	for occasion, ctx := range map[string]context.Context{
 		"a": t.Context(), "b": telemetry.Extract(t.Context(), map[string]string{"traceparent": other}),
 	} {
-		l := letter("upstream_removed", time.Now())
+		l := deadLetter("upstream_removed", time.Now())
 		l.Work.Trace = map[string]string{"traceparent": accepted}
 		if err := d.Put(ctx, l, "video_x", occasion); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,7 @@ func (s Streams) Next(ctx context.Context, kind subject.Kind, tenant string, seq
 		}
 		seq = subject.FirstRejected
 	}
-	return s.Broker.Next(ctx, names.Rejected(), names.RejectedLetters(kind, tenant), seq)
+	return s.Broker.Next(ctx, names.Rejected(), names.RejectedDeadLetters(kind, tenant), seq)
 }
 
 // NextOn is like Next but for one subject in GENBUS_DEAD.
@@ -66,7 +66,7 @@ func (s Streams) Delete(ctx context.Context, seq uint64) error {
 
 // Size describes GENBUS_DEAD.
 type Size struct {
-	Letters uint64
+	Count uint64
 	// Bytes and MaxBytes apply to the whole stream.
 	Bytes    uint64
 	MaxBytes int64
@@ -79,16 +79,16 @@ func (s Streams) Count(ctx context.Context, tenant string) (Size, error) {
 		return Size{}, err
 	}
 	info := found.CachedInfo()
-	size := Size{Letters: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes}
+	size := Size{Count: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes}
 	if tenant == "" {
 		return size, nil
 	}
 	if info, err = found.Info(ctx, jetstream.WithSubjectFilter(s.Broker.Names().DeadLetters("", tenant))); err != nil {
 		return Size{}, fmt.Errorf("count the dead letters: %w", err)
 	}
-	size.Letters = 0
+	size.Count = 0
 	for _, n := range info.State.Subjects {
-		size.Letters += n
+		size.Count += n
 	}
 	return size, nil
 }

@@ -66,17 +66,17 @@ const (
 	OperatorRequired Code = "operator_required"
 	// RouteNotFound means that no route of this kind has this name.
 	RouteNotFound Code = "route_not_found"
-	// LetterNotFound means that the dead letter does not exist or was already removed.
-	LetterNotFound Code = "letter_not_found"
-	// LetterUnusable means that the dead letter lacks the data that the action needs, or does not
-	// support it.
-	LetterUnusable Code = "letter_unusable"
-	// LetterResolved means that another job was already made from this dead letter or another one of
-	// its job, or the job has completed after all.
-	LetterResolved Code = "letter_resolved"
-	// LetterUnresolved means that the job has a dead letter, so its upstream has or may have its task,
-	// and a retry could be charged twice.
-	LetterUnresolved Code = "letter_unresolved"
+	// DeadLetterNotFound means that the dead letter does not exist or was already removed.
+	DeadLetterNotFound Code = "letter_not_found"
+	// DeadLetterUnusable means that the dead letter lacks the data that the action needs, or does
+	// not support it.
+	DeadLetterUnusable Code = "letter_unusable"
+	// DeadLetterResolved means that another job was already made from this dead letter or another
+	// one of its job, or the job has completed after all.
+	DeadLetterResolved Code = "letter_resolved"
+	// DeadLetterUnresolved means that the job has a dead letter, so its upstream has or may have
+	// its task, and a retry could be charged twice.
+	DeadLetterUnresolved Code = "letter_unresolved"
 	// RequestNotKept means that the job's request is no longer stored.
 	RequestNotKept Code = "request_not_kept"
 	// BodiesPrivate means that operators may not read request and reply bodies.
@@ -237,10 +237,10 @@ var table = []Meaning{
 
 	{OperatorRequired, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Send an operator key without read_only.", "Configure a key with operator_keys or GENBUS_OPERATOR_KEY."},
 	{RouteNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a route from the list of routes.", ""},
-	{LetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "List the dead letters again; a redriven or attached one became a job whose retry_of names the old job.", ""},
-	{LetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "See the message; drop the dead letter if it cannot be recovered.", ""},
-	{LetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Check the job that the message names, then drop the dead letter.", ""},
-	{LetterUnresolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Redrive, attach or drop the dead letter that the message names.", ""},
+	{DeadLetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "List the dead letters again; a redriven or attached one became a job whose retry_of names the old job.", ""},
+	{DeadLetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "See the message; drop the dead letter if it cannot be recovered.", ""},
+	{DeadLetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Check the job that the message names, then drop the dead letter.", ""},
+	{DeadLetterUnresolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Redrive, attach or drop the dead letter that the message names.", ""},
 	{RequestNotKept, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Provide the whole request, or ask the caller to send it again.", "Set keep_requests on the route to keep the requests of later jobs."},
 	{BodiesPrivate, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Set operators_read_bodies to allow it.", ""},
 

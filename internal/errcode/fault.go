@@ -159,14 +159,14 @@ func CodeOf(err error) Code {
 	return From(err).Code
 }
 
-// Gone reports whether the caller of ctx has disconnected, that is, whether ctx was cancelled
-// without a cause.
-func Gone(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
+// Disconnected reports whether the caller of ctx has disconnected, that is, whether ctx was
+// cancelled without a cause.
+func Disconnected(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
 
 // Counted returns the code under which metrics count err. If the caller has disconnected, a server
 // error (5xx) counts as CallerGone, because that probably caused it.
 func Counted(ctx context.Context, err error) Code {
-	if err != nil && From(err).Meaning().HTTP >= http.StatusInternalServerError && Gone(ctx) {
+	if err != nil && From(err).Meaning().HTTP >= http.StatusInternalServerError && Disconnected(ctx) {
 		return CallerGone
 	}
 	return CodeOf(err)

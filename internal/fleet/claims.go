@@ -67,7 +67,7 @@ func NewClaims(o ClaimsOptions) *Claims {
 
 // Run receives and sends claims until ctx ends.
 func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
-	sub, err := c.o.Conn.Subscribe(c.o.Subject, c.heard)
+	sub, err := c.o.Conn.Subscribe(c.o.Subject, c.handle)
 	if err != nil { // the connection is closed
 		logger.Error("cannot exchange lease claims with other replicas", telemetry.KeySubject, c.o.Subject, telemetry.KeyError, err)
 		return
@@ -81,7 +81,7 @@ func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.say(c.o.All())
+			c.announce(c.o.All())
 		}
 	}
 }
@@ -95,9 +95,9 @@ func (c *Claims) Listen() {
 	c.send(message{Ask: true})
 }
 
-// Unheard returns how much longer this replica must listen before it has heard of every holder. The
-// result is zero or less once it has. Do not take a lease earlier.
-func (c *Claims) Unheard(now time.Time) time.Duration {
+// ListenRemaining returns how much longer this replica must listen before it knows every holder.
+// The result is zero or less after that. Do not take a lease earlier.
+func (c *Claims) ListenRemaining(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.listens.IsZero() {
@@ -106,28 +106,28 @@ func (c *Claims) Unheard(now time.Time) time.Duration {
 	return c.o.Listen - now.Sub(c.listens)
 }
 
-// Say tells the others which leases with these keys this replica holds.
-func (c *Claims) Say(keys ...string) {
+// Announce tells the others which leases with these keys this replica holds.
+func (c *Claims) Announce(keys ...string) {
 	leases := make(map[string]*Lease, len(keys))
 	for _, key := range keys {
 		if l := c.o.Lease(key); l != nil {
 			leases[key] = l
 		}
 	}
-	c.say(leases)
+	c.announce(leases)
 }
 
-func (c *Claims) say(leases map[string]*Lease) {
+func (c *Claims) announce(leases map[string]*Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	m := message{Claims: map[string]claim{}}
 	for key, l := range leases {
-		said, ok := l.claim(now)
+		claimed, ok := l.claim(now)
 		if !ok {
 			continue
 		}
-		m.Claims[key] = said
+		m.Claims[key] = claimed
 		if len(m.Claims) >= maxClaims {
 			c.send(m)
 			m.Claims = map[string]claim{}
@@ -160,32 +160,32 @@ func (c *Claims) send(m message) {
 	}
 }
 
-// heard handles a message from another replica.
-func (c *Claims) heard(m *nats.Msg) {
-	var said message
-	if err := json.Unmarshal(m.Data, &said); err != nil || said.Replica == "" || said.Replica == c.o.Self {
+// handle handles a message from another replica.
+func (c *Claims) handle(m *nats.Msg) {
+	var msg message
+	if err := json.Unmarshal(m.Data, &msg); err != nil || msg.Replica == "" || msg.Replica == c.o.Self {
 		return
 	}
-	if said.Ask {
-		c.say(c.o.All())
+	if msg.Ask {
+		c.announce(c.o.All())
 	}
 	now := time.Now()
-	for key, claim := range said.Claims {
+	for key, claim := range msg.Claims {
 		l := c.o.Lease(key)
 		if l == nil {
 			continue
 		}
-		changed, object := l.heard(said.Replica, claim, now)
+		changed, object := l.handleClaim(msg.Replica, claim, now)
 		if object {
-			c.Say(key)
+			c.Announce(key)
 		}
 		if changed {
 			c.o.Changed(key)
 		}
 	}
-	for _, key := range said.Released {
+	for _, key := range msg.Released {
 		if l := c.o.Lease(key); l != nil {
-			l.released(said.Replica)
+			l.released(msg.Replica)
 			c.o.Changed(key)
 		}
 	}

@@ -45,7 +45,7 @@ func (m *member) start(t *testing.T) {
 		m.Run(ctx, brokertest.Logger(t))
 	}()
 	t.Cleanup(func() { stop(); <-stopped })
-	for m.Unheard(time.Now()) == listenFor {
+	for m.ListenRemaining(time.Now()) == listenFor {
 		select {
 		case <-stopped:
 			t.Fatal("it does not listen")
@@ -69,9 +69,9 @@ func (m *member) awaitChange(t *testing.T, key string) {
 	}
 }
 
-// TestReplicasHearOfLeases checks that replicas learn by key when a lease is taken, changes its
+// TestReplicasLearnOfLeases checks that replicas learn by key when a lease is taken, changes its
 // flag, or is released.
-func TestReplicasHearOfLeases(t *testing.T) {
+func TestReplicasLearnOfLeases(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	first, second := newMember(b.Conn(), "a", "0", "1", "other"), newMember(b.Conn(), "b", "0", "1")
@@ -83,8 +83,8 @@ func TestReplicasHearOfLeases(t *testing.T) {
 	for key, l := range first.leases {
 		l.Take(time.Now(), key == "1")
 	}
-	first.Say("other", "unknown")
-	first.Say("1")
+	first.Announce("other", "unknown")
+	first.Announce("1")
 	second.awaitChange(t, "1")
 	if holder, flag, _ := second.leases["1"].Holder(time.Now()); holder != "a" || !flag {
 		t.Errorf("%q holds the lease with the flag %v", holder, flag)
@@ -130,7 +130,7 @@ func TestHoldersAnswerAtOnce(t *testing.T) {
 	t.Parallel()
 	conn := brokertest.Single(t).Conn()
 	holder := newMember(conn, "a", "0", "1")
-	sub, err := conn.Subscribe("claims", holder.heard) // not Run, which claims without being asked
+	sub, err := conn.Subscribe("claims", holder.handle) // not Run, which claims without being asked
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestHoldersAnswerAtOnce(t *testing.T) {
 	if fails, _ := other.leases["1"].Failing(time.Now()); fails != "a" {
 		t.Errorf("%q is known to fail", fails)
 	}
-	other.Say("1")
+	other.Announce("1")
 	holder.awaitChange(t, "1")
 	if holder.leases["1"].Held() {
 		t.Error("a holder that is stuck does not give way")
@@ -172,8 +172,8 @@ func TestClaimsAreSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Say(keys...)
-	said := map[string]claim{}
+	m.Announce(keys...)
+	claimed := map[string]claim{}
 	for range 3 {
 		sent, err := wire.NextMsg(brokertest.Patience)
 		if err != nil {
@@ -183,10 +183,10 @@ func TestClaimsAreSplit(t *testing.T) {
 		if err := json.Unmarshal(sent.Data, &decoded); err != nil || len(decoded.Claims) > maxClaims {
 			t.Fatalf("%d claims in one message: %v", len(decoded.Claims), err)
 		}
-		maps.Copy(said, decoded.Claims)
+		maps.Copy(claimed, decoded.Claims)
 	}
-	if len(said) != many {
-		t.Errorf("%d leases were claimed of %d", len(said), many)
+	if len(claimed) != many {
+		t.Errorf("%d leases were claimed of %d", len(claimed), many)
 	}
 }
 
@@ -209,7 +209,7 @@ func FuzzClaims(f *testing.F) {
 			},
 		})
 		for range 2 {
-			c.heard(&nats.Msg{Data: data})
+			c.handle(&nats.Msg{Data: data})
 		}
 		now := time.Now()
 		holder, flag, held := l.Holder(now)

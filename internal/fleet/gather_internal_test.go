@@ -13,12 +13,12 @@ import (
 )
 
 // TestALostReplicaIsWaitedForShorter checks that a replica that did not answer twice gets less
-// time, until it answers or is heard again.
+// time, until it answers or announces itself again.
 func TestALostReplicaIsWaitedForShorter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := New(Options{Self: "me"})
-		heard := func(id string) { m.note(id, nats.Header{}) }
+		note := func(id string) { m.note(id, nats.Header{}) }
 		// ask makes the replicas answer after the given times, and returns how long asking took.
 		ask := func(answers map[string]time.Duration) (took time.Duration, silent int) {
 			inbox := make(chan *nats.Msg, len(answers))
@@ -47,8 +47,8 @@ func TestALostReplicaIsWaitedForShorter(t *testing.T) {
 			}
 		}
 		const slow = 500 * time.Millisecond
-		heard("a")
-		heard("b")
+		note("a")
+		note("b")
 		expect("all answer", map[string]time.Duration{"a": 0, "b": slow}, slow, 0)
 		for range maxMissed {
 			expect("b is lost", map[string]time.Duration{"a": 0}, patience, 1)
@@ -59,8 +59,8 @@ func TestALostReplicaIsWaitedForShorter(t *testing.T) {
 		for range maxMissed {
 			expect("b has a second", map[string]time.Duration{"a": 0}, patience, 1)
 		}
-		heard("b")
-		expect("b was heard", map[string]time.Duration{"a": 0, "b": slow}, slow, 0)
+		note("b")
+		expect("b announced itself", map[string]time.Duration{"a": 0, "b": slow}, slow, 0)
 		// A caller that leaves early says nothing about the replicas.
 		ctx, leave := context.WithCancel(t.Context())
 		leave()

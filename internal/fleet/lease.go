@@ -132,8 +132,8 @@ func (l *Lease) Release() (was bool) {
 }
 
 // Report records the holder's flag and whether it is failing. It returns true if the others must be
-// told at once (Claims.Say). A holder must report at least every other second. If it has not
-// reported for reportWithin, it stops claiming the lease. If it is failing, its claims say so.
+// told at once (Claims.Announce). A holder must report at least every other second. If it has not
+// reported for reportWithin, it stops claiming the lease. If it is failing, its claims report that.
 func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,9 +158,9 @@ func (l *Lease) hangs(now time.Time) bool { return now.Sub(l.reported) > reportW
 // stuck reports whether this replica is failing or hangs. The caller holds mu.
 func (l *Lease) stuck(now time.Time) bool { return l.failing || l.hangs(now) }
 
-// heard handles another replica's claim. changed is true if that replica newly counts as the
+// handleClaim handles another replica's claim. changed is true if that replica newly counts as the
 // holder. object is true if it must be told that it does not hold the lease.
-func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool) {
+func (l *Lease) handleClaim(from string, c claim, now time.Time) (changed, object bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.Failing {

@@ -31,7 +31,7 @@ func newFleet(replicas int) *fleet {
 	return f
 }
 
-func (f *fleet) say(from int) {
+func (f *fleet) announce(from int) {
 	c, ok := f.leases[from].claim(f.now)
 	if !ok || f.down[from] {
 		return
@@ -65,13 +65,14 @@ func (f *fleet) deliver(at int, lose bool) {
 		f.leases[m.to].released(f.leases[m.from].self)
 		return
 	}
-	if _, object := f.leases[m.to].heard(f.leases[m.from].self, m.claim, f.now); object {
-		f.say(m.to)
+	if _, object := f.leases[m.to].handleClaim(f.leases[m.from].self, m.claim, f.now); object {
+		f.announce(m.to)
 	}
 }
 
-// settle lets time pass without loss, while replicas take the vacant lease and repeat their claims.
-func (f *fleet) settle() {
+// converge lets time pass without loss, while replicas take the vacant lease and repeat their
+// claims.
+func (f *fleet) converge() {
 	for range 12 {
 		f.now = f.now.Add(claimEvery)
 		for i, l := range f.leases {
@@ -84,7 +85,7 @@ func (f *fleet) settle() {
 			if !f.hangs[i] {
 				l.reported = f.now
 			}
-			f.say(i)
+			f.announce(i)
 		}
 		for len(f.queued) > 0 {
 			f.deliver(0, false)
@@ -115,10 +116,10 @@ func TestOneReplicaHolds(t *testing.T) {
 				f.now = f.now.Add(time.Duration(r.Int64N(int64(2 * claimEvery))))
 			case 1:
 				if !f.down[i] && f.leases[i].Take(f.now, true) {
-					f.say(i)
+					f.announce(i)
 				}
 			case 2:
-				f.say(i)
+				f.announce(i)
 			case 3:
 				f.release(i)
 			case 4:
@@ -135,7 +136,7 @@ func TestOneReplicaHolds(t *testing.T) {
 			f.down[i] = false
 			f.leases[i].Report(f.now, false, false)
 		}
-		f.settle()
+		f.converge()
 		holders := f.holders()
 		if len(holders) != 1 {
 			t.Fatalf("seed %d: %v hold the lease", seed, holders)
@@ -161,14 +162,14 @@ func TestALeaseIsTakenOver(t *testing.T) {
 			t.Parallel()
 			f := newFleet(3)
 			f.leases[0].Take(f.now, true)
-			f.settle()
+			f.converge()
 			if h := f.holders(); len(h) != 1 || h[0] != 0 {
 				t.Fatalf("%v hold the lease", h)
 			}
 			fail(f, true)
-			f.settle()
+			f.converge()
 			fail(f, false)
-			f.settle()
+			f.converge()
 			if h := f.holders(); len(h) != 1 || h[0] == 0 {
 				t.Errorf("%v hold the lease", h)
 			}
@@ -184,7 +185,7 @@ func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	f.down[1] = true
 	f.leases[0].Take(f.now, true)
 	f.leases[0].Report(f.now, true, true)
-	f.settle()
+	f.converge()
 	if !f.leases[0].Held() {
 		t.Error("no replica holds the lease")
 	}
@@ -193,21 +194,21 @@ func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	}
 }
 
-// TestHolderTellsItsFlag checks that Holder returns the flag on all replicas while the claim is
+// TestHolderReportsItsFlag checks that Holder returns the flag on all replicas while the claim is
 // valid.
-func TestHolderTellsItsFlag(t *testing.T) {
+func TestHolderReportsItsFlag(t *testing.T) {
 	t.Parallel()
 	f := newFleet(2)
 	expect := func(replica int, holder string, flag bool) {
 		t.Helper()
-		h, told, held := f.leases[replica].Holder(f.now)
-		if h != holder || told != flag || held != (holder != "") || held == f.leases[replica].Vacant(f.now) {
-			t.Errorf("replica %d: %q holds the lease (%v) with the flag %v; want %q with %v", replica, h, held, told, holder, flag)
+		h, got, held := f.leases[replica].Holder(f.now)
+		if h != holder || got != flag || held != (holder != "") || held == f.leases[replica].Vacant(f.now) {
+			t.Errorf("replica %d: %q holds the lease (%v) with the flag %v; want %q with %v", replica, h, held, got, holder, flag)
 		}
 	}
 	expect(0, "", false)
 	f.leases[0].Take(f.now, true)
-	f.say(0)
+	f.announce(0)
 	f.deliver(0, false)
 	expect(0, "r00", true)
 	expect(1, "r00", true)
@@ -216,7 +217,7 @@ func TestHolderTellsItsFlag(t *testing.T) {
 	}
 	expect(0, "r00", false)
 	expect(1, "r00", true)
-	f.say(0)
+	f.announce(0)
 	f.deliver(0, false)
 	expect(1, "r00", false)
 	f.now = f.now.Add(leaseFor)

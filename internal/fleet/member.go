@@ -30,10 +30,10 @@ const (
 	patience     = time.Second
 	lostPatience = 200 * time.Millisecond
 	maxMissed    = 2
-	// announceEvery is how often a replica announces itself. forgetAfter is how long a silent
+	// announceEvery is how often a replica announces itself. expireAfter is how long a silent
 	// replica is remembered.
 	announceEvery = time.Minute
-	forgetAfter   = 3 * announceEvery
+	expireAfter   = 3 * announceEvery
 	// maxReplicas bounds the number of remembered replicas.
 	maxReplicas = 1000
 	// answerEvery limits how often a replica announces itself to new ones. leastAsk is the minimum
@@ -77,7 +77,7 @@ type Member struct {
 	answered time.Time           // when this replica last announced itself to a new one
 }
 
-// replica is another replica, as last heard.
+// replica is another replica, as of its last message.
 type replica struct {
 	*genbusv1.SilentReplica
 	missed int // number of latest questions without an answer
@@ -92,7 +92,7 @@ func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 	if m.o.Alone {
 		return func() {}, nil
 	}
-	sub, err := m.o.Conn.Subscribe(m.o.Names.Replicas(), m.heard)
+	sub, err := m.o.Conn.Subscribe(m.o.Names.Replicas(), m.handle)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the questions of other replicas: %w", err)
 	}
@@ -107,7 +107,7 @@ func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 		<-done
 		last := m.message()
 		last.Header.Set(headerLeaving, "true")
-		_ = m.o.Conn.PublishMsg(last) // without a connection, no replica hears it
+		_ = m.o.Conn.PublishMsg(last) // without a connection, no replica receives it
 		_ = sub.Unsubscribe()
 	}), nil
 }
@@ -133,8 +133,8 @@ func (m *Member) message() *nats.Msg {
 	}
 }
 
-// heard handles another replica's announcement or question.
-func (m *Member) heard(msg *nats.Msg) {
+// handle handles another replica's announcement or question.
+func (m *Member) handle(msg *nats.Msg) {
 	id := msg.Header.Get(headerReplica)
 	if id == m.o.Self || subject.CheckToken(id) != nil {
 		return
@@ -170,7 +170,7 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(m.known, func(_ string, r *replica) bool { return now.Sub(r.GetHeardAt().AsTime()) > forgetAfter })
+	maps.DeleteFunc(m.known, func(_ string, r *replica) bool { return now.Sub(r.GetHeardAt().AsTime()) > expireAfter })
 	_, known := m.known[id]
 	switch {
 	case header.Get(headerLeaving) != "":
@@ -191,8 +191,8 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 func clip(host string) string { return strings.ToValidUTF8(host[:min(len(host), 255)], "") }
 
 // Ask asks all replicas, including this one, for their states. It returns the states received
-// within 1 s, by ID, and the recently heard replicas that did not answer. A replica that missed the
-// last two questions gets only 200 ms until it is heard again.
+// within 1 s, by ID, and the recently seen replicas that did not answer. A replica that missed the
+// last two questions gets only 200 ms until its next message.
 func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
 	return m.ask(ctx, "")
 }
@@ -286,13 +286,13 @@ func (m *Member) countMissed(states []*genbusv1.ReplicaState, silent []*genbusv1
 	}
 }
 
-// others returns the recently heard replicas.
+// others returns the recently seen replicas.
 func (m *Member) others() map[string]replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string]replica{}
 	for id, r := range m.known {
-		if time.Since(r.GetHeardAt().AsTime()) <= forgetAfter {
+		if time.Since(r.GetHeardAt().AsTime()) <= expireAfter {
 			out[id] = *r
 		}
 	}

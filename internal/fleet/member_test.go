@@ -122,9 +122,9 @@ func TestAllReplicasAreAsked(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoReplicaIsNotHeard checks that messages without a valid name neither list a replica
+// TestInvalidReplicasAreIgnored checks that messages without a valid name neither list a replica
 // nor block answers.
-func TestWhatIsNoReplicaIsNotHeard(t *testing.T) {
+func TestInvalidReplicasAreIgnored(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	a, _ := join(t, b, "a")

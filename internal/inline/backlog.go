@@ -14,7 +14,7 @@ const maxBacklog = 1024
 // before they begin. If events arrive faster than the broker can store them, this slows down
 // callers before any events are dropped.
 type backlog struct {
-	most int
+	limit int
 
 	mu      sync.Mutex
 	ended   int
@@ -23,11 +23,11 @@ type backlog struct {
 	stalled bool            // no events have been stored since a chat waited its full time
 }
 
-// await waits up to most for capacity and reports whether there is any. Once a chat has waited its
-// full time, later chats do not wait until the events of some chat have been stored.
-func (b *backlog) await(ctx context.Context, most time.Duration) bool {
+// await waits up to timeout for capacity and reports whether there is any. Once a chat has waited
+// its full time, later chats do not wait until the events of some chat have been stored.
+func (b *backlog) await(ctx context.Context, timeout time.Duration) bool {
 	b.mu.Lock()
-	if b.ended < b.most || b.closed {
+	if b.ended < b.limit || b.closed {
 		b.mu.Unlock()
 		return true
 	}
@@ -38,7 +38,7 @@ func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 	room := make(chan struct{})
 	b.waiting = append(b.waiting, room)
 	b.mu.Unlock()
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	callerLeft := false
 	select {
@@ -63,7 +63,7 @@ func (b *backlog) await(ctx context.Context, most time.Duration) bool {
 func (b *backlog) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ended >= b.most
+	return b.ended >= b.limit
 }
 
 // add counts an ended chat. It never waits, because the chat was already admitted.
@@ -100,7 +100,7 @@ func (b *backlog) close() {
 
 // wake admits as many waiting chats as there is capacity for. The caller must hold mu.
 func (b *backlog) wake() {
-	n := min(max(b.most-b.ended, 0), len(b.waiting))
+	n := min(max(b.limit-b.ended, 0), len(b.waiting))
 	if b.closed {
 		n = len(b.waiting)
 	}

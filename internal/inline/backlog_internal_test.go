@@ -12,7 +12,7 @@ import (
 func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &backlog{most: 1}
+		b := &backlog{limit: 1}
 		waits := func(want time.Duration) {
 			t.Helper()
 			begin := time.Now()
@@ -44,7 +44,7 @@ func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 func TestACallerWhoLeavesHasNoChatWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &backlog{most: 1}
+		b := &backlog{limit: 1}
 		b.add()
 		caller, leave := context.WithCancel(t.Context())
 		left := make(chan struct{})

@@ -168,8 +168,8 @@ func (c *call) release() {
 	c.r.work.Done()
 }
 
-// gone reports whether the caller has left a call that outlives it.
-func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
+// callerLeft reports whether the caller has left a call that outlives it.
+func (c *call) callerLeft() bool { return c.outlives && c.caller.Err() != nil }
 
 // request returns the upstream request. It sends the client's bytes, and adds the stream field if
 // the call is streamed and the body does not have it.

@@ -67,7 +67,7 @@ func (r *Runner) check(ctx context.Context) error {
 // readBehind reads the running chats that have new events in the log or are missing from it. It
 // returns the missing ones.
 func (r *Runner) readBehind(ctx context.Context) (missing []*call, err error) {
-	for batch := range slices.Chunk(r.logged(), broker.MostSubjects) {
+	for batch := range slices.Chunk(r.logged(), broker.MaxSubjects) {
 		known := make([]joblog.Known, len(batch))
 		for i, c := range batch {
 			known[i] = joblog.Known{Name: c.name(), Seq: c.rec.known.Load()}
@@ -80,11 +80,11 @@ func (r *Runner) readBehind(ctx context.Context) (missing []*call, err error) {
 		for i, at := range behind {
 			changed[i] = batch[at]
 		}
-		gone, err := r.read(ctx, changed)
+		absent, err := r.read(ctx, changed)
 		if err != nil {
 			return nil, err
 		}
-		missing = append(missing, gone...)
+		missing = append(missing, absent...)
 	}
 	return missing, nil
 }

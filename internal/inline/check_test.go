@@ -99,7 +99,7 @@ func cutOff(t testing.TB, s *inline.Stream, up *scripted) {
 	t.Helper()
 	saw, err := read(s)
 	code(t, err, errcode.Cancelled)
-	<-up.gone
+	<-up.disconnected
 	if len(saw) != 1 {
 		t.Errorf("the caller got %d blocks", len(saw))
 	}
@@ -155,12 +155,12 @@ func (r reads) drain() (many, each int) {
 	return many, each
 }
 
-// TestALostNoticeOfACancelIsFound proves that the next check finds a cancel whose notification was
-// lost.
-func TestALostNoticeOfACancelIsFound(t *testing.T) {
+// TestALostNotificationOfACancelIsFound proves that the next check finds a cancel whose
+// notification was lost.
+func TestALostNotificationOfACancelIsFound(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
-	x := setupUnheard(t, brokertest.Single(t), up.URL, 20*time.Millisecond, nil)
+	x := setupWithoutNotifications(t, brokertest.Single(t), up.URL, 20*time.Millisecond, nil)
 	s := x.recorded(up)
 	x.end(s.JobID(), byItsCaller)
 	cutOff(t, s, up)
@@ -172,7 +172,7 @@ func TestALostNoticeOfACancelIsFound(t *testing.T) {
 func TestRunningChatsAreCheckedAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
-	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
+	x := setupWithoutNotifications(t, brokertest.Single(t), up.URL, never, nil)
 	s := x.recorded(up)
 	x.end(s.JobID(), byItsCaller)
 	if err := x.b.Conn().ForceReconnect(); err != nil {
@@ -186,7 +186,7 @@ func TestRunningChatsAreCheckedAfterAReconnect(t *testing.T) {
 func TestAChatThatWasErasedIsCutOff(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
-	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
+	x := setupWithoutNotifications(t, brokertest.Single(t), up.URL, never, nil)
 	s := x.recorded(up)
 	entry := x.end(s.JobID(), byItsCaller)
 	if err := x.tasks.Erase(t.Context(), entry); err != nil {
@@ -316,7 +316,7 @@ func TestChecksAskForWhatIsRunning(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(up.Close)
-	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
+	x := setupWithoutNotifications(t, brokertest.Single(t), up.URL, never, nil)
 	count := x.countReads()
 	x.check()
 	count.expect("no chat runs", 0, 0)
@@ -359,7 +359,7 @@ func TestChecksAskForWhatIsRunning(t *testing.T) {
 func TestChatsWithoutEventsAreNotChecked(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
-	x := setupUnheard(t, brokertest.Single(t), up.URL, never, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsOff })
+	x := setupWithoutNotifications(t, brokertest.Single(t), up.URL, never, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsOff })
 	count := x.countReads()
 	s := x.running(up)
 	x.check()
@@ -372,7 +372,7 @@ func TestChatsWithoutEventsAreNotChecked(t *testing.T) {
 func TestChatsThatTheLogDidNotTakeAreNotChecked(t *testing.T) {
 	t.Parallel()
 	up, b := newScripted(t), brokertest.Single(t)
-	x := setupUnheard(t, b, up.URL, never, nil)
+	x := setupWithoutNotifications(t, b, up.URL, never, nil)
 	x.changeLog(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 })
 	x.others(1)
 	s := x.running(up)
@@ -409,7 +409,7 @@ func (x *bundle) change(name string, change func(*jetstream.StreamConfig)) {
 func TestAChatIsNotMissedBeforeItIsStored(t *testing.T) {
 	t.Parallel()
 	up, b := newScripted(t), brokertest.Single(t)
-	x := setupUnheard(t, b, up.URL, never, nil)
+	x := setupWithoutNotifications(t, b, up.URL, never, nil)
 	x.changeLog(func(c *jetstream.StreamConfig) { c.Subjects = []string{b.Names().DonePattern()} })
 	s := x.running(up)
 	count := x.countReads()

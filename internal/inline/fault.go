@@ -20,7 +20,7 @@ func (c *call) explain(err error) *errcode.Error {
 	case errors.Is(cause, errCancelled):
 		return errcode.New(errcode.Cancelled, "%w", errCancelled)
 	case cause != nil:
-		return errcode.New(errcode.CallerGone, "the upstream call was abandoned: %w", errGone)
+		return errcode.New(errcode.CallerGone, "the upstream call was abandoned: %w", errDisconnected)
 	default:
 		return passOn(err)
 	}
@@ -31,7 +31,7 @@ func (c *call) explain(err error) *errcode.Error {
 func passOn(err error) *errcode.Error {
 	f := *routes.Fault(err)
 	up, ok := errors.AsType[*upstream.Error](err)
-	if !ok || !up.Said || up.HTTPStatus < 400 || up.HTTPStatus > 499 {
+	if !ok || !up.Reported || up.HTTPStatus < 400 || up.HTTPStatus > 499 {
 		return &f
 	}
 	switch up.HTTPStatus {

@@ -30,9 +30,9 @@ const maxRecordBytes = 64 << 20
 
 // Causes of a call's cancellation.
 var (
-	errShutdown  = errors.New("the service is shutting down")
-	errCancelled = errors.New("the chat was cancelled")
-	errGone      = errors.New("the caller disconnected")
+	errShutdown     = errors.New("the service is shutting down")
+	errCancelled    = errors.New("the chat was cancelled")
+	errDisconnected = errors.New("the caller disconnected")
 )
 
 // Options are the dependencies of a Runner. Tracing may be zero.
@@ -72,7 +72,7 @@ type Runner struct {
 func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
-		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{most: cmp.Or(o.maxBacklog, maxBacklog)}, writes: &semaphore{free: maxWrites}, tracer: newTracer(o.Tracing.Provider),
+		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{limit: cmp.Or(o.maxBacklog, maxBacklog)}, writes: &semaphore{free: maxWrites}, tracer: newTracer(o.Tracing.Provider),
 		calls: map[string]*call{}, records: map[*record]struct{}{},
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}
@@ -109,21 +109,22 @@ type limit struct {
 	metrics *telemetry.RouteMetrics
 }
 
-func (l *limit) acquire(most int) bool {
-	if l.calls.Add(1) <= int64(most) {
+func (l *limit) acquire(maxCalls int) bool {
+	if l.calls.Add(1) <= int64(maxCalls) {
 		return true
 	}
 	l.calls.Add(-1)
 	return false
 }
 
-func (l *limit) full(most int) bool { return l.calls.Load() >= int64(most) }
+func (l *limit) full(maxCalls int) bool { return l.calls.Load() >= int64(maxCalls) }
 
 func (l *limit) release() { l.calls.Add(-1) }
 
-// Notice handles a peer notification. If the notification reports that a chat was cancelled, Notice
-// stops that chat. It does not block. If a notification is lost, the next check detects the cancel.
-func (r *Runner) Notice(n joblog.Notice) {
+// HandlePeerNotification handles a peer notification. If the notification reports that a chat was
+// cancelled, it stops that chat. It does not block. If a notification is lost, the next check
+// detects the cancel.
+func (r *Runner) HandlePeerNotification(n joblog.Summary) {
 	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return
 	}

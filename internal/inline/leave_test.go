@@ -22,13 +22,13 @@ import (
 // scripted is an upstream whose stream the test controls.
 type scripted struct {
 	*httptest.Server
-	blocks chan string   // blocks to send; closing it ends the stream properly
-	gone   chan struct{} // receives when a client leaves
+	blocks       chan string   // blocks to send; closing it ends the stream properly
+	disconnected chan struct{} // receives when a client leaves
 }
 
 func newScripted(t testing.TB) *scripted {
 	t.Helper()
-	s := &scripted{blocks: make(chan string), gone: make(chan struct{}, 10)}
+	s := &scripted{blocks: make(chan string), disconnected: make(chan struct{}, 10)}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -42,7 +42,7 @@ func newScripted(t testing.TB) *scripted {
 				_, _ = fmt.Fprintf(w, "data: %s\n\n", block)
 				w.(http.Flusher).Flush()
 			case <-r.Context().Done():
-				s.gone <- struct{}{}
+				s.disconnected <- struct{}{}
 				return
 			}
 		}
@@ -59,7 +59,7 @@ const stop = `{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"
 
 const streamed = `"stream":true,`
 
-func TestCallerGoesAway(t *testing.T) {
+func TestCallerDisconnects(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"context", "close"} {
 		t.Run(how, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestCallerGoesAway(t *testing.T) {
 			}
 			s.Close()
 			s.Close()
-			<-up.gone
+			<-up.disconnected
 			_, err = s.Next()
 			code(t, err, errcode.CallerGone)
 			_, end := x.history(s.JobID())
@@ -143,7 +143,7 @@ func TestCompleteIsCancelledWithItsCaller(t *testing.T) {
 	}()
 	_, err := x.runner.Complete(ctx, ask("sandbox-chat-a", ""))
 	f := faultOf(t, err, errcode.CallerGone)
-	<-up.gone
+	<-up.disconnected
 	_, end := x.history(f.JobID)
 	if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
 		t.Errorf("the terminal event is %v", end.GetStatus())
@@ -164,7 +164,7 @@ func TestCancelledByAnother(t *testing.T) {
 	x.end(s.JobID(), byItsCaller)
 	saw, err := read(s)
 	code(t, err, errcode.Cancelled)
-	<-up.gone
+	<-up.disconnected
 	_, end := x.history(s.JobID())
 	if len(saw) != 1 || end.GetVersion() != 2 || end.GetError().GetMessage() != "by its caller" {
 		t.Errorf("%d blocks; the terminal event is %v", len(saw), end)
@@ -190,7 +190,7 @@ func TestCallsOfARouteAreLimited(t *testing.T) {
 		t.Errorf("status %d, retry after %v", f.Status(), f.RetryAfter)
 	}
 	s.Close()
-	<-up.gone
+	<-up.disconnected
 	go func() { up.blocks <- piece(0) }()
 	if s, err = x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed)); err != nil {
 		t.Fatalf("after the first has left: %v", err)

@@ -65,8 +65,8 @@ type record struct {
 	// Owned by the caller until ended is closed, then by run.
 	writer    *publisher.ChunkWriter // nil unless the reply is streamed
 	assembler *chat.Assembler        // assembles a streamed reply
-	waits     func() time.Duration   // the waitLeft method
-	left      time.Duration          // remaining time that blocks may wait for capacity
+	waits     func() time.Duration   // the remainingWait method
+	remaining time.Duration          // remaining time that blocks may wait for capacity
 	outcome   outcome
 	giveUp    time.Time // deadline for storing the rest
 	held      int       // bytes of the budget that the whole reply uses
@@ -82,33 +82,35 @@ func (r *Runner) newRecord(c *call, streamed bool) *record {
 	rec := &record{
 		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant,
 		first: task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
-		ended: make(chan struct{}), left: r.o.capacityWait,
+		ended: make(chan struct{}), remaining: r.o.capacityWait,
 	}
 	if streamed {
 		rec.writer = publisher.NewChunks(ctx, r.o.Broker, r.o.Encoder, r.o.Bodies, r.o.Metrics, c.req.Tenant, c.checked.ID, 1).Inline(r.budget)
 		rec.assembler = chat.NewAssembler(0)
-		rec.waits = rec.waitLeft
+		rec.waits = rec.remainingWait
 	}
 	return rec
 }
 
-// waitLeft returns how long blocks may still wait for capacity. It returns 0 while the broker is
-// unavailable.
-func (c *record) waitLeft() time.Duration {
+// remainingWait returns how long blocks may still wait for capacity. It returns 0 while the broker
+// is unavailable.
+func (c *record) remainingWait() time.Duration {
 	if c.r.o.Broker.Trouble() != nil {
 		return 0
 	}
-	return c.left
+	return c.remaining
 }
 
 // mustWait reports whether add would wait for capacity for a block of n bytes.
-func (c *record) mustWait(n int) bool { return c != nil && !c.writer.TakesNow(n) && c.waitLeft() > 0 }
+func (c *record) mustWait(n int) bool {
+	return c != nil && !c.writer.AcceptsNow(n) && c.remainingWait() > 0
+}
 
 func (c *record) add(ctx context.Context, block []byte) {
 	if c == nil {
 		return
 	}
-	c.left -= c.writer.AddWait(ctx, block, c.waits)
+	c.remaining -= c.writer.AddWait(ctx, block, c.waits)
 	_ = c.assembler.Add(block) // Reply returns the first error
 }
 
@@ -124,7 +126,7 @@ func (c *record) close(o outcome) {
 	if c.assembler != nil {
 		c.held = c.assembler.Size()
 	}
-	if !c.r.budget.Take(c.held) {
+	if !c.r.budget.Reserve(c.held) {
 		o.reply, c.assembler, c.held, c.partial = nil, nil, 0, true
 	}
 	c.outcome, c.giveUp = o, time.Now().Add(c.r.o.storeTime)
@@ -139,7 +141,7 @@ func (c *record) start() {
 	}
 }
 
-func (r *Runner) forget(rec *record) {
+func (r *Runner) removeRecord(rec *record) {
 	rec.cancel(nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +149,7 @@ func (r *Runner) forget(rec *record) {
 }
 
 func (c *record) run() {
-	defer c.r.forget(c)
+	defer c.r.removeRecord(c)
 	if c.writer != nil {
 		defer c.writer.Close()
 	}
@@ -161,7 +163,7 @@ func (c *record) run() {
 	}
 	stored := false
 	defer func() { c.r.backlog.remove(stored) }()
-	defer c.r.budget.Give(c.held)
+	defer c.r.budget.Release(c.held)
 	ctx, cancel := context.WithDeadlineCause(c.ctx, c.giveUp, errPatience)
 	defer cancel()
 	if c.err != nil {
@@ -178,9 +180,9 @@ func (c *record) run() {
 	stored = true
 }
 
-// awaitEnd waits up to most for the chat to end.
-func (c *record) awaitEnd(most time.Duration) {
-	timer := time.NewTimer(most)
+// awaitEnd waits up to timeout for the chat to end.
+func (c *record) awaitEnd(timeout time.Duration) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

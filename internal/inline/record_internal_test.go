@@ -47,7 +47,7 @@ func TestFailedChatsHoldNoReply(t *testing.T) {
 	r := &Runner{budget: publisher.NewBudget(0), backlog: &backlog{}}
 	rec := &record{r: r, ctx: t.Context(), ended: make(chan struct{}), assembler: chat.NewAssembler(0)}
 	_ = rec.assembler.Add([]byte(`{"choices":[{"index":0,"delta":{"content":"half a reply"}}]}`))
-	rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errGone)})
+	rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errDisconnected)})
 	if rec.assembler != nil || rec.held != 0 || rec.partial {
 		t.Errorf("%d bytes are held", rec.held)
 	}

@@ -65,8 +65,8 @@ func (s *Stream) Next() (Block, error) {
 	if s.err != nil {
 		return Block{}, s.err
 	}
-	if s.c.gone() {
-		s.err = errcode.New(errcode.CallerGone, "the chat continues for its subscribers: %w", errGone).ForJob(s.JobID())
+	if s.c.callerLeft() {
+		s.err = errcode.New(errcode.CallerGone, "the chat continues for its subscribers: %w", errDisconnected).ForJob(s.JobID())
 		return Block{}, s.err
 	}
 	data, err := s.read()
@@ -124,7 +124,7 @@ func (s *Stream) finish() {
 func (s *Stream) end() {
 	if !s.over {
 		s.over = true
-		s.c.rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errGone)})
+		s.c.rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errDisconnected)})
 	}
 	s.up.Close()
 	s.c.release()

@@ -49,18 +49,19 @@ type bundle struct {
 // every model that begins with "sandbox-".
 func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Config)) *bundle {
 	t.Helper()
-	x := setupUnheard(t, b, url, never, change)
-	x.tasks.OnNotice(x.runner.Notice)
+	x := setupWithoutNotifications(t, b, url, never, change)
+	x.tasks.OnPeerNotification(x.runner.HandlePeerNotification)
 	return x
 }
 
-// setupUnheard is setup without peer notifications and with the given check interval.
-func setupUnheard(t testing.TB, b *broker.Broker, url string, checkEvery time.Duration, change func(*config.Config)) *bundle {
+// setupWithoutNotifications is setup without peer notifications and with the given check interval.
+func setupWithoutNotifications(t testing.TB, b *broker.Broker, url string, checkEvery time.Duration, change func(*config.Config)) *bundle {
 	t.Helper()
 	return setupWith(t, b, url, func(o inline.Options) inline.Options { return o.CheckedEvery(checkEvery) }, change)
 }
 
-// setupSecondLook is setupUnheard without periodic checks and with a shorter delay before rereads.
+// setupSecondLook is setupWithoutNotifications without periodic checks and with a shorter delay
+// before rereads.
 func setupSecondLook(t testing.TB, b *broker.Broker, url string, wait time.Duration) *bundle {
 	t.Helper()
 	return setupWith(t, b, url, func(o inline.Options) inline.Options { return o.CheckedEvery(never).LooksAgainAfter(wait) }, nil)

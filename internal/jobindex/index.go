@@ -95,11 +95,11 @@ func (x *Index) Start(ctx context.Context) (wait func(), err error) {
 	return func() { <-done }, nil
 }
 
-// Leave hands the index over to another replica because this one is stopping. This replica
+// HandOver hands the index over to another replica because this one is stopping. This replica
 // continues to answer queries until the context passed to Start ends.
-func (x *Index) Leave() {
+func (x *Index) HandOver() {
 	if x.role != nil {
-		x.role.leave()
+		x.role.handOver()
 	}
 }
 
@@ -108,7 +108,7 @@ func (x *Index) Ready() bool { return x.keeper.ready() != nil }
 
 // committed applies a commit of this replica that began or ended a job, before the log delivers its
 // event.
-func (x *Index) committed(n joblog.Notice) {
+func (x *Index) committed(n joblog.Summary) {
 	x.mu.Lock()
 	if n.Seq > x.wrote.seq || time.Since(x.wrote.at) > ownFor { // a recreated log starts at sequence 1
 		x.wrote = own{seq: n.Seq, at: time.Now()}
@@ -208,16 +208,16 @@ func (x *Index) search(ctx context.Context, s jobtable.Search) (jobtable.Found, 
 
 // Erased hides an erased job from searches on all replicas. e is the job's last entry.
 func (x *Index) Erased(e joblog.Entry) {
-	x.tell(gone{
+	x.remove(removal{
 		Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), Erased: true,
 		Row: jobtable.Row{Created: e.Job.GetCreatedAt().AsTime().UnixNano(), ID: e.Job.GetId(), Seq: e.Seq},
 	})
 }
 
-// tell removes a job from this replica's table and tells the other replicas to do the same.
-func (x *Index) tell(g gone) {
+// remove removes a job from the tables of all replicas.
+func (x *Index) remove(g removal) {
 	if own := x.keeper.current.Load(); own != nil {
-		g.from(own.table)
+		g.applyTo(own.table)
 	}
-	x.peers.tell(g)
+	x.peers.remove(g)
 }

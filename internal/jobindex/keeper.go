@@ -42,7 +42,7 @@ func (k *keeper) run(ctx context.Context) {
 	defer func() {
 		k.current.Store(nil)
 		for _, o := range k.observers {
-			o.Forget()
+			o.Reset()
 		}
 	}()
 	for ctx.Err() == nil {
@@ -62,7 +62,7 @@ func (k *keeper) read(ctx context.Context) error {
 	}
 	r := newReading(k.log, h.LogCreated, k.size, k.observers)
 	k.current.Store(r)
-	stop, err := h.Each(r.hear, r.catchUp, func(err error) {
+	stop, err := h.Each(r.apply, r.catchUp, func(err error) {
 		k.logger.Debug("rereading part of the log for the job index", telemetry.KeyError, err)
 	})
 	if err != nil {

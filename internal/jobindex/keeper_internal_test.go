@@ -9,9 +9,9 @@ import (
 	"github.com/genbus/genbus/internal/jobtable"
 )
 
-// TestTooManySearchesAreToldSo checks that a search without a turn fails with ErrBusy after
+// TestTooManySearchesAreBusy checks that a search without a turn fails with ErrBusy after
 // turnPatience.
-func TestTooManySearchesAreToldSo(t *testing.T) {
+func TestTooManySearchesAreBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k, r := &keeper{turns: make(chan struct{}, 1)}, &reading{table: jobtable.New(1)}

@@ -87,14 +87,14 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q jobtable.Q
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
 		if has, err := x.log.Has(ctx, n, r.Seq); err == nil && !has {
-			x.forget(n, r)
+			x.removeAbsent(n, r)
 		}
 		return jobs, nil
 	case err != nil:
 		return nil, err
 	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.Created:
 		if e.Seq > r.Seq { // the row belongs to an erased job; the job that reuses the ID has another row
-			x.forget(n, r)
+			x.removeAbsent(n, r)
 		}
 		return jobs, nil
 	case q.Status != 0 && e.Job.GetStatus() != q.Status:
@@ -125,8 +125,8 @@ func (x *Index) page(ctx context.Context, w jobtable.Window) (rows []jobtable.Ro
 	}
 }
 
-// forget tells all replicas to remove a job that the log does not have. If the message is lost, the
-// next list that includes the job sends it again.
-func (x *Index) forget(n subject.JobName, r jobtable.Row) {
-	x.tell(gone{Kind: n.Kind, Tenant: n.Tenant, Row: r})
+// removeAbsent tells all replicas to remove a job that the log does not have. If the message is
+// lost, the next list that includes the job sends it again.
+func (x *Index) removeAbsent(n subject.JobName, r jobtable.Row) {
+	x.remove(removal{Kind: n.Kind, Tenant: n.Tenant, Row: r})
 }

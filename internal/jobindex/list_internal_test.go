@@ -27,7 +27,7 @@ func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	n := subject.JobName{Kind: q.Kind, Tenant: q.Tenant, ID: "video_1"}
 	r := &reading{table: jobtable.New(10), ready: true}
 	x.keeper.current.Store(r)
-	r.hear(joblog.Notice{Name: n, Status: "queued", CreatedAt: first.Job.GetCreatedAt().AsTime(), Version: 1, Seq: 1})
+	r.apply(joblog.Summary{Name: n, Status: "queued", CreatedAt: first.Job.GetCreatedAt().AsTime(), Version: 1, Seq: 1})
 	listed := func() int {
 		page, err := x.List(t.Context(), q)
 		if err != nil {
@@ -38,7 +38,7 @@ func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	if n := listed(); n != 0 {
 		t.Fatalf("%d jobs are listed that the log does not have", n)
 	}
-	l.OnCommit(func(joblog.Notice) {}) // keeps the event from being heard twice
+	l.OnCommit(func(joblog.Summary) {}) // keeps the event from being applied twice
 	e, err := l.Commit(t.Context(), first, 0)
 	if err != nil {
 		t.Fatal(err)

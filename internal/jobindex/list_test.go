@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// listed returns a replica whose index has heard n jobs, video_00 being the oldest.
+// listed returns a replica whose index has applied n jobs, video_00 being the oldest.
 func listed(t *testing.T, n int) *replica {
 	t.Helper()
 	l := newReplica(t, brokertest.Single(t))
@@ -98,9 +98,9 @@ func TestListAfterAJob(t *testing.T) {
 	}
 }
 
-// TestListPassesOverWhatIsGone checks that pages are filled despite erased jobs, so that only the
+// TestListPassesOverAbsentJobs checks that pages are filled despite erased jobs, so that only the
 // last one is short.
-func TestListPassesOverWhatIsGone(t *testing.T) {
+func TestListPassesOverAbsentJobs(t *testing.T) {
 	t.Parallel()
 	for _, ascending := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ascending %t", ascending), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestListAfterAPageThatIsErased(t *testing.T) {
 		q := jobtable.Query{Kind: subject.Video, Tenant: "acme", Size: 2, Ascending: row.ascending}
 		first := must[jobindex.Page](t)(l.List(t.Context(), q))
 		erase(t, l, row.erased...)
-		must[jobindex.Page](t)(l.List(t.Context(), q)) // makes the index forget them
+		must[jobindex.Page](t)(l.List(t.Context(), q)) // makes the index remove them
 		q.Token = first.NextToken
 		if diff := cmp.Diff(row.want, pages(t, l, q)); diff != "" {
 			t.Errorf("ascending %t (-want +got):\n%s", row.ascending, diff)
@@ -155,7 +155,7 @@ func TestListByAStatusThatHasChanged(t *testing.T) {
 		next := must[task.Event](t)(task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"}))
 		must[joblog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
 	}
-	// The log decides, even if the index has not heard of the cancellations.
+	// The log decides, even if the index does not have the cancellations yet.
 	if got := pages(t, l, jobtable.Query{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Size: 1}); len(got) != 1 || got[0] != nil {
 		t.Errorf("queued: %v", got)
 	}

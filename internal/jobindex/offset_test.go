@@ -58,7 +58,7 @@ func TestListAfterAJobThatIsErased(t *testing.T) {
 	if diff := cmp.Diff(want, pages(t, l, jobtable.Query{After: "video_03"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	pages(t, l, jobtable.Query{}) // makes the index forget it
+	pages(t, l, jobtable.Query{}) // makes the index remove it
 	for _, id := range []string{"video_03", "video_none"} {
 		_, err := l.List(t.Context(), jobtable.Query{Kind: subject.Video, Tenant: "acme", After: id})
 		if !errors.Is(err, joblog.ErrNotFound) {

@@ -29,9 +29,9 @@ const (
 // Observer receives events while this replica keeps the index: first the last event of every job in
 // the log, and then every commit of every replica. Its methods must not block.
 type Observer interface {
-	Notice(n joblog.Notice)
-	// Forget is called after the last Notice, when this replica stops keeping the index.
-	Forget()
+	Observe(n joblog.Summary)
+	// Reset is called after the last Observe, when this replica stops keeping the index.
+	Reset()
 }
 
 // Options configures an Index. Log, Metrics and Logger are required. Broker is required unless Mode

@@ -18,21 +18,21 @@ import (
 
 const (
 	// avoidFor is how long a slow replica is asked only after the others. askFor is how long a
-	// replica is still asked after its last claim. mostAsked bounds the number of replicas that
+	// replica is still asked after its last claim. maxAsked bounds the number of replicas that
 	// ready returns.
-	avoidFor  = 5 * time.Second
-	askFor    = time.Minute
-	mostAsked = 2
-	// hedgeAfter is the wait for an answer before another replica is asked as well. mostAskedAtAll
-	// bounds the replicas asked per question.
-	hedgeAfter     = 300 * time.Millisecond
-	mostAskedAtAll = 8
+	avoidFor = 5 * time.Second
+	askFor   = time.Minute
+	maxAsked = 2
+	// hedgeAfter is the wait for an answer before another replica is asked as well.
+	// maxAskedPerQuestion bounds the replicas asked per question.
+	hedgeAfter          = 300 * time.Millisecond
+	maxAskedPerQuestion = 8
 	// keeperPatience bounds a search's wait for one replica's answer.
 	keeperPatience = 2 * time.Second
 )
 
-// peers queries the other replicas that keep the index according to the leases. A nil *peers knows
-// no other replica.
+// peers queries the other replicas that keep the index according to the leases. A nil *peers has no
+// other replicas.
 type peers struct {
 	b      *broker.Broker
 	self   string
@@ -48,7 +48,7 @@ func newPeers(o Options, leases map[string]*fleet.Lease) *peers {
 	return &peers{b: o.Broker, self: o.Log.Writer(), logger: o.Logger, leases: leases, had: map[string]time.Time{}, avoided: map[string]time.Time{}}
 }
 
-// ready returns up to mostAsked other replicas that have claimed within askFor that their index is
+// ready returns up to maxAsked other replicas that have claimed within askFor that their index is
 // ready. They may be stopping, because a stopping replica answers until it exits. Avoided replicas
 // come last, and the most recent claims first.
 func (p *peers) ready(now time.Time) (replicas []string) {
@@ -79,7 +79,7 @@ func (p *peers) ready(now time.Time) (replicas []string) {
 	slices.SortFunc(replicas, func(a, b string) int {
 		return cmp.Or(late(a).Compare(late(b)), p.had[b].Compare(p.had[a]), cmp.Compare(a, b))
 	})
-	return replicas[:min(len(replicas), mostAsked)]
+	return replicas[:min(len(replicas), maxAsked)]
 }
 
 // avoid makes questions go to other replicas first, for avoidFor.
@@ -115,8 +115,8 @@ func (p *peers) request(ctx context.Context, replica string, data []byte) (a ans
 // ask asks a replica whose index is ready. If no answer arrives within hedgeAfter, it asks another
 // one as well. It returns the first answer. If current is set, it discards answers older than
 // q.Upto. ask returns ErrCatchingUp if the index is not ready on any other replica. If there is no
-// answer within most, it returns the cause of ctx or broker.ErrNoAnswer.
-func (p *peers) ask(ctx context.Context, q question, current bool, most time.Duration) (answer, error) {
+// answer within timeout, it returns the cause of ctx or broker.ErrNoAnswer.
+func (p *peers) ask(ctx context.Context, q question, current bool, timeout time.Duration) (answer, error) {
 	if p == nil {
 		return answer{}, ErrCatchingUp
 	}
@@ -131,9 +131,9 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 	if err != nil {
 		return answer{}, err
 	}
-	asking, cancel := context.WithTimeout(ctx, most)
+	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answers := make(chan answer, mostAskedAtAll)
+	answers := make(chan answer, maxAskedPerQuestion)
 	hedge := time.NewTicker(hedgeAfter)
 	defer hedge.Stop()
 	for asked, open := 0, 0; asked < len(replicas) || open > 0; {
@@ -155,7 +155,7 @@ func (p *peers) ask(ctx context.Context, q question, current bool, most time.Dur
 		case <-hedge.C:
 			p.avoid(replicas[0], time.Now())
 			for _, replica := range p.ready(time.Now()) {
-				if !slices.Contains(replicas, replica) && len(replicas) < mostAskedAtAll {
+				if !slices.Contains(replicas, replica) && len(replicas) < maxAskedPerQuestion {
 					replicas = append(replicas, replica)
 				}
 			}
@@ -206,12 +206,12 @@ func (p *peers) search(ctx context.Context, s jobtable.Search) (jobtable.Found, 
 	return jobtable.Found{}, err
 }
 
-// tell tells all replicas to remove a job.
-func (p *peers) tell(g gone) {
+// remove tells all replicas to remove a job.
+func (p *peers) remove(g removal) {
 	if p == nil {
 		return
 	}
-	data, err := json.Marshal(question{Upto: g.Seq, Gone: &g})
+	data, err := json.Marshal(question{Upto: g.Seq, Remove: &g})
 	if err != nil {
 		return
 	}

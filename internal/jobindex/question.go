@@ -13,7 +13,7 @@ type question struct {
 
 	List   *jobtable.Window `json:"list,omitempty"`
 	Tenant string           `json:"tenant,omitempty"` // counts its unfinished jobs
-	Gone   *gone            `json:"gone,omitempty"`   // a job that the log does not have; gets no answer
+	Remove *removal         `json:"gone,omitempty"`   // a job that the log does not have; gets no answer
 	Search *jobtable.Search `json:"search,omitempty"`
 	Rates  bool             `json:"rates,omitempty"` // recent rates
 	// Largest is the number of tenants whose unfinished jobs are counted, starting with the tenant
@@ -40,13 +40,13 @@ type answer struct {
 
 // Values of answer.Error.
 const (
-	notReady = "not_ready"
-	badlyPut = "bad_question" // the question is invalid or comes from a replica of another version
-	tooMany  = "too_many"     // too many concurrent searches
+	notReady    = "not_ready"
+	badQuestion = "bad_question" // the question is invalid or comes from a replica of another version
+	tooMany     = "too_many"     // too many concurrent searches
 )
 
-// gone is a row that replicas must remove.
-type gone struct {
+// removal tells replicas to remove a row.
+type removal struct {
 	Kind   subject.Kind `json:"kind"`
 	Tenant string       `json:"tenant"`
 	// Erased hides the row instead, so that lists can still resume after it.
@@ -54,11 +54,11 @@ type gone struct {
 	jobtable.Row
 }
 
-func (g gone) from(t *jobtable.Table) {
+func (g removal) applyTo(t *jobtable.Table) {
 	n := subject.JobName{Kind: g.Kind, Tenant: g.Tenant, ID: g.ID}
 	if g.Erased {
 		t.Erase(n, g.Row)
 		return
 	}
-	t.Forget(n, g.Row)
+	t.Remove(n, g.Row)
 }

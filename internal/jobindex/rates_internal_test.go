@@ -15,9 +15,9 @@ import (
 
 // life returns the events of a video that was accepted, begins and ends the given minutes before
 // now. A negative begun or ended leaves that event out.
-func life(now time.Time, id string, accepted, begun, ended int) (events []joblog.Notice) {
+func life(now time.Time, id string, accepted, begun, ended int) (events []joblog.Summary) {
 	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
-	n := joblog.Notice{
+	n := joblog.Summary{
 		Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: ago(accepted), Time: ago(accepted), Version: 1,
 		Facts: publisher.Facts{Route: "film", Phase: "queued"},
 	}
@@ -33,9 +33,9 @@ func life(now time.Time, id string, accepted, begun, ended int) (events []joblog
 	return events
 }
 
-func (r *reading) hearAll(events ...joblog.Notice) {
+func (r *reading) applyAll(events ...joblog.Summary) {
 	for _, n := range events {
-		r.hear(n)
+		r.apply(n)
 	}
 }
 
@@ -59,7 +59,7 @@ func film(r *reading, now time.Time) map[int]jobtable.Minute {
 func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Minute).Add(30 * time.Second)
-	jobs := [][]joblog.Notice{
+	jobs := [][]joblog.Summary{
 		life(now, "a", 30, 20, 10), life(now, "b", 30, 20, -1), life(now, "c", 3, -1, -1), life(now, "d", 90, 59, -1), life(now, "e", 200, 100, 70), life(now, "f", 65, -1, -1),
 	}
 	want := map[int]jobtable.Minute{30: {Accepted: 2}, 59: {Started: 1}, 20: {Started: 2}, 10: {Ended: 1, Failed: 1}, 3: {Accepted: 1}}
@@ -72,9 +72,9 @@ func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 	}
 	all, last := newTestReading(100, true), newTestReading(100, false)
 	for _, job := range jobs {
-		all.hearAll(job...)
-		all.hearAll(job...) // an interrupted reading may hear events twice
-		last.hear(job[len(job)-1])
+		all.applyAll(job...)
+		all.applyAll(job...) // an interrupted reading may apply events twice
+		last.apply(job[len(job)-1])
 	}
 	for name, r := range map[string]*reading{"all events": all, "the last ones": last} {
 		if diff := cmp.Diff(want, film(r, now)); diff != "" {
@@ -87,19 +87,19 @@ func TestEventsAreCountedByTheirMinutes(t *testing.T) {
 	retry.Seq, retry.Version, retry.Time = seq+1, 5, now
 	small := newTestReading(1, true)
 	for _, r := range []*reading{all, small} {
-		r.hear(retry)
+		r.apply(retry)
 	}
 	if diff := cmp.Diff(want, film(all, now)); diff != "" {
 		t.Errorf("after a retry: %s", diff)
 	}
 	if got := film(small, now); len(got) != 0 {
-		t.Errorf("of a job that was not heard of: %v", got)
+		t.Errorf("of a job without an event: %v", got)
 	}
 }
 
-// TestAnOwnEventThatIsHeardEarly checks that an event applied by Wrote does not keep later events
+// TestAnOwnEventThatArrivesEarly checks that an event applied by Wrote does not keep later events
 // of its job from counting.
-func TestAnOwnEventThatIsHeardEarly(t *testing.T) {
+func TestAnOwnEventThatArrivesEarly(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	events := life(now, "a", 2, 1, 0)
@@ -108,7 +108,7 @@ func TestAnOwnEventThatIsHeardEarly(t *testing.T) {
 	}
 	r := newTestReading(100, false)
 	r.table.Wrote(events[2])
-	r.hearAll(events[1], events[2]) // the last event in the log, and the end
+	r.applyAll(events[1], events[2]) // the last event in the log, and the end
 	sum := jobtable.Minute{}
 	for _, m := range film(r, now) {
 		sum = jobtable.Minute{Accepted: sum.Accepted + m.Accepted, Started: sum.Started + m.Started, Ended: sum.Ended + m.Ended, Failed: sum.Failed + m.Failed}
@@ -125,7 +125,7 @@ func BenchmarkRated(b *testing.B) {
 	for i := range DefaultSize {
 		events := life(now, fmt.Sprintf("video_%026d", i), i%jobtable.RateMinutes, -1, -1)
 		events[0].Name.Tenant, events[0].Facts.Route, events[0].Seq = fmt.Sprint("tenant-", i%10_000), fmt.Sprint("r", i%20), uint64(i+1)
-		r.hearAll(events...)
+		r.applyAll(events...)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

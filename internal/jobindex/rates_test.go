@@ -35,7 +35,7 @@ func TestRates(t *testing.T) {
 			}
 		}
 		want := jobtable.Minute{Accepted: 3, Started: 2, Ended: 1}
-		for name, r := range map[string]*replica{"that heard all": first, "that begins": newReplica(t, b)} {
+		for name, r := range map[string]*replica{"that has all": first, "that begins": newReplica(t, b)} {
 			eventually(t, "a replica "+name+" has counted", func() bool {
 				got, err := r.Rates(t.Context())
 				sum := jobtable.Minute{}

@@ -36,28 +36,28 @@ type reading struct {
 	table     *jobtable.Table
 	rates     *jobtable.RateCounter
 	created   time.Time     // creation time of the log
-	caught    chan struct{} // receives a value when everything on the node has been heard
+	caught    chan struct{} // receives a value when everything on the node has been applied
 	// The log's first sequence at the last call of Table.Expire, and the time of that call.
 	expired   uint64
 	expiredAt time.Time
 
-	hearing sync.Mutex // serializes events
-	ended   bool       // guarded by hearing
+	applying sync.Mutex // serializes events
+	ended    bool       // guarded by applying
 
 	mu       sync.Mutex
-	asOf     uint64 // sequence of the last event heard
-	caughtUp bool   // has heard everything that the node had when the reading began
+	asOf     uint64 // sequence of the last event applied
+	caughtUp bool   // has applied everything that the node had when the reading began
 	ready    bool
 	first    bool          // has not been ready yet
 	probed   time.Time     // time of the last answered probe
 	seen     uint64        // asOf at the last probe
 	moved    time.Time     // last time at which progress was seen
-	reached  time.Time     // latest time up to which, according to probes, everything in the log has been heard
+	reached  time.Time     // latest time up to which, according to probes, everything in the log has been applied
 	silent   time.Duration // part of the time since reached in which the broker did not answer; not counted as lag
 	target   uint64        // end of the log at an earlier probe
 	targeted time.Time     // time of that probe
-	verified uint64        // end of the log when it was found to have no event after the last one heard
-	below    bool          // at the last probe, the log seemed to end before the last event heard
+	verified uint64        // end of the log when it was found to have no event after the last one applied
+	below    bool          // at the last probe, the log seemed to end before the last event applied
 	waits    map[chan struct{}]uint64
 }
 
@@ -68,10 +68,10 @@ func newReading(log *joblog.Log, created time.Time, size int, observers []Observ
 	}
 }
 
-// hear applies an event. If a message is not an event, it only advances the reading.
-func (r *reading) hear(n joblog.Notice) {
-	r.hearing.Lock()
-	defer r.hearing.Unlock()
+// apply applies an event. If a message is not an event, it only advances the reading.
+func (r *reading) apply(n joblog.Summary) {
+	r.applying.Lock()
+	defer r.applying.Unlock()
 	if r.ended {
 		return
 	}
@@ -79,11 +79,11 @@ func (r *reading) hear(n joblog.Notice) {
 		// Clone: the ID shares the memory of the whole message.
 		n.Name.ID = strings.Clone(n.Name.ID)
 		known := r.table.Put(n)
-		if heard, caughtUp := r.progress(); n.Seq > heard { // not counted yet
+		if applied, caughtUp := r.progress(); n.Seq > applied { // not counted yet
 			r.rates.Count(n, !known && !caughtUp, time.Now())
 		}
 		for _, o := range r.observers {
-			o.Notice(n)
+			o.Observe(n)
 		}
 	}
 	r.advance(n.Seq)
@@ -92,9 +92,9 @@ func (r *reading) hear(n joblog.Notice) {
 // end makes the reading ignore further events, because a consumer that is being recreated may still
 // deliver some after it was stopped.
 func (r *reading) end() {
-	r.hearing.Lock()
+	r.applying.Lock()
 	r.ended = true
-	r.hearing.Unlock()
+	r.applying.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ready = false
@@ -120,14 +120,14 @@ func (r *reading) advance(seq uint64) {
 	}
 }
 
-func (r *reading) heardUpto() uint64 {
-	heard, _ := r.progress()
-	return heard
+func (r *reading) appliedUpto() uint64 {
+	applied, _ := r.progress()
+	return applied
 }
 
-// progress returns the sequence of the last event heard. It also reports whether the reading has
-// heard everything that the node had when the reading began.
-func (r *reading) progress() (heard uint64, caughtUp bool) {
+// progress returns the sequence of the last event applied. It also reports whether the reading has
+// applied everything that the node had when the reading began.
+func (r *reading) progress() (applied uint64, caughtUp bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.asOf, r.caughtUp
@@ -140,8 +140,8 @@ func (r *reading) goesOn(now time.Time) bool {
 	return now.Sub(r.moved) < doubtAfter
 }
 
-// await waits until the reading has heard the event upto, for at most the duration most.
-func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
+// await waits until the reading has applied the event upto, for at most timeout.
+func (r *reading) await(ctx context.Context, upto uint64, timeout time.Duration) {
 	r.mu.Lock()
 	if upto <= r.asOf {
 		r.mu.Unlock()
@@ -150,7 +150,7 @@ func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
 	c := make(chan struct{})
 	r.waits[c] = upto
 	r.mu.Unlock()
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-c:
@@ -163,7 +163,7 @@ func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
 	delete(r.waits, c)
 }
 
-// catchUp records that the reading has heard everything that the node had. Headers.Each calls it.
+// catchUp records that the reading has applied everything that the node had. Headers.Each calls it.
 func (r *reading) catchUp() {
 	r.mu.Lock()
 	first := !r.caughtUp
@@ -195,18 +195,18 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, reason string)
 	return r.judge(end, asked, time.Now())
 }
 
-// moment is the time at which the log was asked for its end, and the last event heard at that time.
-// A busy log may grow before its answer arrives.
+// moment is the time at which the log was asked for its end, and the last event applied at that
+// time. A busy log may grow before its answer arrives.
 type moment struct {
-	at    time.Time
-	heard uint64
+	at      time.Time
+	applied uint64
 }
 
-func (r *reading) now() moment { return moment{at: time.Now(), heard: r.heardUpto()} }
+func (r *reading) now() moment { return moment{at: time.Now(), applied: r.appliedUpto()} }
 
-// verify reads the log's last event if the log extends beyond the last event heard and the reading
-// has stalled or was never ready. In this case, the log may end with a message that is not an
-// event.
+// verify reads the log's last event if the log extends beyond the last event applied and the
+// reading has stalled or was never ready. In this case, the log may end with a message that is not
+// an event.
 func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	r.mu.Lock()
 	need := end.Seq > r.asOf && end.Seq != r.verified && (r.asOf == r.seen || r.caughtUp && r.first)
@@ -234,12 +234,12 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.Duration, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	below := end.Seq < asked.heard
+	below := end.Seq < asked.applied
 	switch {
 	case !end.LogCreated.Equal(r.created):
 		reason = "the log was created again"
 	case below && r.below: // a leader that was just replaced may answer once more
-		reason = fmt.Sprintf("the log ends with %d, and %d was read", end.Seq, asked.heard)
+		reason = fmt.Sprintf("the log ends with %d, and %d was read", end.Seq, asked.applied)
 	}
 	if reason != "" {
 		r.ready = false
@@ -278,7 +278,7 @@ func (r *reading) judge(end joblog.End, asked moment, now time.Time) (next time.
 	return probeEvery, ""
 }
 
-// asOfTime returns the latest time up to which everything in the log is known to have been heard.
+// asOfTime returns the latest time up to which everything in the log is known to have been applied.
 func (r *reading) asOfTime() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

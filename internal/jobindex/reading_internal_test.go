@@ -10,15 +10,15 @@ import (
 )
 
 // stretch is a number of seconds of a reading with one probe per second. asOf and end apply after
-// the first second; heards and stores are added in each later one.
+// the first second; events and stores are added in each later one.
 type stretch struct {
 	seconds         int
 	asOf, end       uint64
-	heards, stores  uint64
+	events, stores  uint64
 	ready, readOver bool // at the end of the stretch
 }
 
-// TestAReadingIsJudged checks how events heard and the leader's end decide whether a reading is
+// TestAReadingIsJudged checks how applied events and the leader's end decide whether a reading is
 // ready or restarts.
 func TestAReadingIsJudged(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,7 @@ func TestAReadingIsJudged(t *testing.T) {
 				ok := true
 				for n := range uint64(s.seconds) {
 					now = now.Add(time.Second)
-					r.asOf = s.asOf + n*s.heards
+					r.asOf = s.asOf + n*s.events
 					_, reason := r.judge(joblog.End{Seq: s.end + n*s.stores}, moment{now, r.asOf}, now)
 					if ok = reason == ""; !ok && n != uint64(s.seconds)-1 {
 						t.Fatalf("stretch %d: the log is read over after %d s", i, n+1)
@@ -78,7 +78,7 @@ func TestAReadingHasWhatTheLogHadWhenItWasAsked(t *testing.T) {
 }
 
 // TestAReadingIsAsOfNoLaterForABrokerThatIsSilent checks that a silent broker does not count as a
-// stall and does not make heard events any newer.
+// stall and does not make applied events any newer.
 func TestAReadingIsAsOfNoLaterForABrokerThatIsSilent(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1000, 0)
@@ -91,11 +91,11 @@ func TestAReadingIsAsOfNoLaterForABrokerThatIsSilent(t *testing.T) {
 	judge(20, time.Second)
 	r.asOf = 15
 	if judge(1000, 21*time.Second); !r.ready || !r.reached.Equal(began) {
-		t.Errorf("of 20 events 15 were heard 20 s ago: ready %t, as of %s after the log had no more than 12", r.ready, r.reached.Sub(began))
+		t.Errorf("of 20 events 15 were applied 20 s ago: ready %t, as of %s after the log had no more than 12", r.ready, r.reached.Sub(began))
 	}
 	r.asOf = 1000
 	if judge(1000, 22*time.Second); !r.ready || !r.reached.Equal(began.Add(22*time.Second)) {
-		t.Errorf("all is heard: ready %t, as of %s", r.ready, r.reached.Sub(began))
+		t.Errorf("everything is applied: ready %t, as of %s", r.ready, r.reached.Sub(began))
 	}
 	r.asOf = 1001
 	if judge(1010, 23*time.Second); !r.ready {

@@ -33,16 +33,16 @@ var keepers = []string{"0", "1"}
 // it. A lease's flag reports whether the holder's index is ready. Having more or fewer than two
 // keepers for a while does no harm.
 type role struct {
-	keeper  *keeper
-	metrics *telemetry.Metrics
-	b       *broker.Broker
-	logger  *slog.Logger
-	mode    Mode
-	able    func() error
-	leases  map[string]*fleet.Lease
-	claims  *fleet.Claims
-	changed chan struct{} // receives a value when another replica's claim changes a lease
-	left    atomic.Bool   // this replica is stopping
+	keeper   *keeper
+	metrics  *telemetry.Metrics
+	b        *broker.Broker
+	logger   *slog.Logger
+	mode     Mode
+	able     func() error
+	leases   map[string]*fleet.Lease
+	claims   *fleet.Claims
+	changed  chan struct{} // receives a value when another replica's claim changes a lease
+	stopping atomic.Bool   // this replica is stopping
 }
 
 func newRole(o Options, k *keeper) *role {
@@ -110,7 +110,7 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 		k.claims.Release(key)
 		key = ""
 	}
-	if keep := key != "" || k.mode == On || k.end != nil && k.left.Load(); keep != (k.end != nil) {
+	if keep := key != "" || k.mode == On || k.end != nil && k.stopping.Load(); keep != (k.end != nil) {
 		if keep {
 			k.begin(ctx)
 		} else {
@@ -119,7 +119,7 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 	}
 	ready := k.keeper.ready() != nil
 	if key != "" && k.leases[key].Report(now, ready, k.fails(now, ready)) {
-		k.claims.Say(key)
+		k.claims.Announce(key)
 	}
 	k.keeper.report()
 	k.metrics.IndexKeepers(k.count(now))
@@ -140,7 +140,7 @@ func (k *keeping) take(now time.Time) string {
 	}
 	wait := 5*spread + rand.N(8*spread) // replicas repeat their claims every second
 	switch {
-	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers), k.left.Load(), k.b.Trouble() != nil:
+	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers), k.stopping.Load(), k.b.Trouble() != nil:
 		k.from = time.Time{}
 		return ""
 	case k.from.IsZero() && k.mode == Off:
@@ -149,18 +149,18 @@ func (k *keeping) take(now time.Time) string {
 	case k.from.IsZero():
 		k.from = now.Add(wait)
 		return ""
-	case now.Before(k.from), k.claims.Unheard(now) > 0:
+	case now.Before(k.from), k.claims.ListenRemaining(now) > 0:
 		return ""
 	}
 	key := vacant[rand.N(len(vacant))]
 	if !k.leases[key].Take(now, false) {
 		return ""
 	}
-	if k.left.Load() {
+	if k.stopping.Load() {
 		k.claims.Release(key)
 		return ""
 	}
-	k.claims.Say(key)
+	k.claims.Announce(key)
 	return key
 }
 
@@ -205,7 +205,7 @@ func (k *keeping) fails(now time.Time, ready bool) bool {
 	return k.role.able() != nil || now.Sub(k.able) > failsAfter
 }
 
-// count returns the number of keepers that this replica knows of.
+// count returns the number of known keepers.
 func (r *role) count(now time.Time) (n int) {
 	for _, l := range r.leases {
 		if _, _, held := l.Holder(now); held {
@@ -215,9 +215,9 @@ func (r *role) count(now time.Time) (n int) {
 	return n
 }
 
-// leave lets another replica take over the index because this one is stopping.
-func (r *role) leave() {
-	r.left.Store(true)
+// handOver lets another replica take over the index because this one is stopping.
+func (r *role) handOver() {
+	r.stopping.Store(true)
 	for _, key := range keepers {
 		r.claims.Release(key)
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// observed records the notices since the last Forget.
+// observed records the statuses since the last Reset.
 type observed struct {
 	mu   sync.Mutex
 	seen map[string]string // last status by id
 }
 
-func (o *observed) Notice(n joblog.Notice) {
+func (o *observed) Observe(n joblog.Summary) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.seen == nil {
@@ -33,13 +33,13 @@ func (o *observed) Notice(n joblog.Notice) {
 	o.seen[n.Name.ID] = n.Status
 }
 
-func (o *observed) Forget() {
+func (o *observed) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen = nil
 }
 
-func (o *observed) knows(id string) bool {
+func (o *observed) has(id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seen[id] != ""
@@ -131,8 +131,8 @@ func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
 			if len(page.Jobs) != 0 {
 				t.Errorf("replica %d lists %d jobs of another tenant", i, len(page.Jobs))
 			}
-			if knows := told[i].knows("video_00"); knows != r.Ready() {
-				t.Errorf("replica %d keeps the index: %t, and its observer hears of events: %t", i, r.Ready(), knows)
+			if knows := told[i].has("video_00"); knows != r.Ready() {
+				t.Errorf("replica %d keeps the index: %t, and its observer receives events: %t", i, r.Ready(), knows)
 			}
 		}
 		if n := keep(all...); n != 2 {
@@ -191,7 +191,7 @@ func TestAKeeperThatStopsIsFollowed(t *testing.T) {
 	eventually(t, "one keeps the index", first.Ready)
 	off := newReplica(t, open(), func(o *setup) { o.Broker, o.Mode = first.broker, jobindex.Off })
 	submit(t, off, "video_00")
-	first.Leave()
+	first.HandOver()
 	for begin := time.Now(); time.Since(begin) < 4*time.Second; { // longer than a claim lasts
 		if ids := list(t, off); len(ids) != 1 || off.Ready() {
 			t.Fatalf("while the only one that keeps the index stops, %v are listed", ids)
@@ -209,9 +209,9 @@ func TestAKeeperThatStopsIsFollowed(t *testing.T) {
 	}
 }
 
-// TestWhoCannotKeepDeadlinesGivesTheIndexUp checks that an unable keeper makes way for able
+// TestAKeeperThatCannotKeepDeadlinesHandsOver checks that an unable keeper makes way for able
 // replicas only.
-func TestWhoCannotKeepDeadlinesGivesTheIndexUp(t *testing.T) {
+func TestAKeeperThatCannotKeepDeadlinesHandsOver(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Alone(t)
 	open := func() *broker.Broker { return brokertest.Open(t, options(b.ClientURL())) }
@@ -426,9 +426,9 @@ func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestErasedJobsAreForgottenByTheKeepers checks that a list on any replica makes the keepers remove
-// erased jobs.
-func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
+// TestKeepersRemoveErasedJobs checks that a list on any replica makes the keepers remove erased
+// jobs.
+func TestKeepersRemoveErasedJobs(t *testing.T) {
 	t.Parallel()
 	all, asks := threeReplicas(t)
 	for i := range 5 {

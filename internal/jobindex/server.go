@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// mostWaits bounds the questions that are waiting for an event or searching. waitFor bounds the
+	// maxWaits bounds the questions that are waiting for an event or searching. waitFor bounds the
 	// wait for an event. It must be shorter than the asking replica's patience.
-	mostWaits = 256
-	waitFor   = 200 * time.Millisecond
+	maxWaits = 256
+	waitFor  = 200 * time.Millisecond
 )
 
 // server answers questions from other replicas while this replica's index is ready.
@@ -36,7 +36,7 @@ type server struct {
 }
 
 func newServer(o Options, k *keeper) *server {
-	return &server{keeper: k, b: o.Broker, self: o.Log.Writer(), waits: make(chan struct{}, mostWaits)}
+	return &server{keeper: k, b: o.Broker, self: o.Log.Writer(), waits: make(chan struct{}, maxWaits)}
 }
 
 // listen answers questions from other replicas until stop is called.
@@ -71,12 +71,12 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	var q question
 	own := s.keeper.ready()
 	err := json.Unmarshal(m.Data, &q)
-	if q.Gone != nil { // even a reading that is not ready may have the job
+	if q.Remove != nil { // even a reading that is not ready may have the job
 		own = s.keeper.current.Load()
 	}
 	switch {
 	case err != nil:
-		s.respond(m, answer{Error: badlyPut})
+		s.respond(m, answer{Error: badQuestion})
 		return
 	case own == nil:
 		s.respond(m, answer{Error: notReady})
@@ -84,7 +84,7 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	case q.Search != nil:
 		s.search(ctx, m, own, *q.Search)
 		return
-	case q.Upto <= own.heardUpto():
+	case q.Upto <= own.appliedUpto():
 		s.respond(m, answerFrom(own, q))
 		return
 	}
@@ -109,7 +109,7 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 // search answers a search without blocking other questions.
 func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q jobtable.Search) {
 	if !q.Legal() {
-		s.respond(m, answer{Error: badlyPut})
+		s.respond(m, answer{Error: badQuestion})
 		return
 	}
 	select {
@@ -159,15 +159,15 @@ func answerFrom(r *reading, q question) answer {
 		a.Rows, a.NoRow = rows, !found
 	case q.Tenant != "":
 		a.Jobs = r.table.Unfinished(q.Tenant)
-	case q.Gone != nil:
-		q.Gone.from(r.table)
+	case q.Remove != nil:
+		q.Remove.applyTo(r.table)
 	case q.Rates:
 		rates := r.rated()
 		a.Rates = &rates
 	case q.Largest > 0:
 		a.ByName, a.InAll = r.table.UnfinishedByTenant(min(q.Largest, jobtable.MaxPage), q.Tenants)
 	default:
-		a.Error = badlyPut
+		a.Error = badQuestion
 	}
 	return a
 }

@@ -17,7 +17,7 @@ import (
 // FuzzQuestion checks that every question gets an answer with at most a page of rows.
 func FuzzQuestion(f *testing.F) {
 	for _, q := range []question{
-		{Tenant: "acme", Upto: 7}, {Largest: 3, Tenants: []string{"acme"}}, {Gone: &gone{Kind: subject.Video, Tenant: "acme", Row: jobtable.Row{Created: 1, ID: "video_1", Status: "queued", Seq: 1}}},
+		{Tenant: "acme", Upto: 7}, {Largest: 3, Tenants: []string{"acme"}}, {Remove: &removal{Kind: subject.Video, Tenant: "acme", Row: jobtable.Row{Created: 1, ID: "video_1", Status: "queued", Seq: 1}}},
 		{Search: &jobtable.Search{Size: 5, Filter: jobtable.Filter{Route: "r", Labels: map[string]string{"a": "b"}}}},
 		{List: &jobtable.Window{Kind: subject.Video, Tenant: "acme", Before: math.MaxInt64, N: 5, AfterJob: "video_2"}},
 		{List: &jobtable.Window{Kind: subject.Video, Tenant: "acme", N: -1, Skip: -1}},
@@ -36,7 +36,7 @@ func FuzzQuestion(f *testing.F) {
 		r := &reading{table: jobtable.New(1000)}
 		for i := range int64(300) {
 			id := "video_" + string(rune('0'+i%10)) + string(rune('a'+i/10))
-			r.table.Put(joblog.Notice{
+			r.table.Put(joblog.Summary{
 				Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: time.Unix(0, i), Version: 1, Seq: uint64(i),
 			})
 		}

@@ -37,7 +37,7 @@ type replica struct {
 	killed bool
 }
 
-// OnIndexed calls f after each event that the index hears.
+// OnIndexed calls f after each event that the index applies.
 func (r *replica) OnIndexed(f func()) { r.signal.f.Store(&f) }
 
 // signal is an observer that calls a function for each event.
@@ -49,9 +49,9 @@ func newSignal(f func()) *signal {
 	return s
 }
 
-func (s *signal) Notice(joblog.Notice) { (*s.f.Load())() }
+func (s *signal) Observe(joblog.Summary) { (*s.f.Load())() }
 
-func (s *signal) Forget() {}
+func (s *signal) Reset() {}
 
 type setup struct {
 	jobindex.Options

@@ -119,7 +119,7 @@ func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
 func (c *Capacity) Check(ctx context.Context) error {
 	figures, err := c.Figures(ctx)
 	const least = 1 << 10 // minimum size of an event
-	if err == nil && figures.Max > 0 && figures.left(toSubmit) < least {
+	if err == nil && figures.Max > 0 && figures.remaining(toSubmit) < least {
 		return fmt.Errorf("the task log has used %d of its %d bytes; no job is submitted", figures.Used, max(figures.Max-figures.Short, 0))
 	}
 	return nil

@@ -14,10 +14,10 @@ import (
 
 // tank simulates the figures of a log.
 type tank struct {
-	takes time.Duration // duration of a read
-	mu    sync.Mutex
-	room  Figures
-	reads int
+	takes   time.Duration // duration of a read
+	mu      sync.Mutex
+	figures Figures
+	reads   int
 }
 
 func (k *tank) read(ctx context.Context) (Figures, error) {
@@ -31,7 +31,7 @@ func (k *tank) read(ctx context.Context) (Figures, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reads++
-	return k.room, nil
+	return k.figures, nil
 }
 
 var allPurposes = []purpose{toAdmit, toSpare, toSubmit}
@@ -53,7 +53,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
 	for _, p := range allPurposes {
-		k := &tank{room: Figures{Max: size}}
+		k := &tank{figures: Figures{Max: size}}
 		replicas := fleet(k, 8)
 		for _, c := range replicas {
 			if _, _, err := c.take(t.Context(), p, 0); err != nil {
@@ -69,11 +69,11 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				k.room.Used += bytes
+				k.figures.Used += bytes
 				release()
 			}
 		}
-		over := -k.room.left(p)
+		over := -k.figures.remaining(p)
 		if limit := int64(7 * size / creditShare); over > limit {
 			t.Errorf("purpose %d: %d bytes beyond the limit, want at most %d", p, over, limit)
 		}
@@ -87,7 +87,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 	t.Parallel()
 	const size, life = 16 << 20, 10 << 10
-	k := &tank{room: Figures{Max: size}}
+	k := &tank{figures: Figures{Max: size}}
 	var group sync.WaitGroup
 	for _, c := range fleet(k, 8) {
 		for range 32 {
@@ -101,7 +101,7 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 						return
 					}
 					k.mu.Lock()
-					k.room.Reserved += life
+					k.figures.Reserved += life
 					k.mu.Unlock()
 					release()
 				}
@@ -109,46 +109,46 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 		}
 	}
 	group.Wait()
-	if over := -k.room.left(toAdmit); over > 7*size/creditShare+8*life || over < -8*life {
+	if over := -k.figures.remaining(toAdmit); over > 7*size/creditShare+8*life || over < -8*life {
 		t.Errorf("%d bytes beyond the limit", over)
 	}
 }
 
-// TestWhatIsInHandIsNotForgotten proves that a grant counts in addition to all figures until it is
+// TestHeldGrantsAreCounted proves that a grant counts in addition to all figures until it is
 // released, and no longer.
-func TestWhatIsInHandIsNotForgotten(t *testing.T) {
+func TestHeldGrantsAreCounted(t *testing.T) {
 	t.Parallel()
 	const size, life = 1 << 20, 10 << 10
-	k, now := &tank{room: Figures{Max: size}}, time.Unix(1, 0)
+	k, now := &tank{figures: Figures{Max: size}}, time.Unix(1, 0)
 	c := &reservations{read: k.read, now: func() time.Time { return now }}
-	fill := func() (inHand []Release) {
+	fill := func() (held []Release) {
 		for {
 			_, release, err := c.take(t.Context(), toAdmit, life)
-			if errors.Is(err, errNoCapacity) || len(inHand) > size/life {
-				return inHand
+			if errors.Is(err, errNoCapacity) || len(held) > size/life {
+				return held
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			inHand = append(inHand, release)
+			held = append(held, release)
 			now = now.Add(2 * countsFresh)
 		}
 	}
-	want := int(k.room.AdmitLimit() / life)
-	inHand := fill()
-	if len(inHand) != want {
-		t.Errorf("%d jobs are in hand, and there is room for %d", len(inHand), want)
+	want := int(k.figures.AdmitLimit() / life)
+	held := fill()
+	if len(held) != want {
+		t.Errorf("%d jobs are reserved, and there is capacity for %d", len(held), want)
 	}
-	for _, release := range inHand[:want/2] {
-		k.room.Reserved += life
+	for _, release := range held[:want/2] {
+		k.figures.Reserved += life
 		release()
 	}
-	for _, release := range inHand[want/2:] { // these were never stored
+	for _, release := range held[want/2:] { // these were never stored
 		release()
 	}
 	now = now.Add(2 * countsFresh)
 	if again := fill(); len(again) != want-want/2 {
-		t.Errorf("%d jobs were admitted then, and there was room for %d", len(again), want-want/2)
+		t.Errorf("%d jobs were admitted then, and there was capacity for %d", len(again), want-want/2)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := &tank{room: Figures{Max: 4 << 30}}
+		k := &tank{figures: Figures{Max: 4 << 30}}
 		now := time.Unix(1, 0)
 		c := &reservations{read: k.read, now: func() time.Time { return now }}
 		for range 4 {
@@ -175,9 +175,9 @@ func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 	})
 }
 
-// TestWithoutTheBrokerTheCreditIsLeft proves that failing reads refuse callers only once the credit
-// is used up.
-func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
+// TestWithoutTheBrokerTheCreditRemains proves that failing reads refuse callers only once the
+// credit is used up.
+func TestWithoutTheBrokerTheCreditRemains(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
 	reads, now := 0, time.Unix(1, 0)
@@ -208,7 +208,7 @@ func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := &tank{room: Figures{Max: 1 << 30, Used: 1 << 30}, takes: 2 * countsFresh}
+		k := &tank{figures: Figures{Max: 1 << 30, Used: 1 << 30}, takes: 2 * countsFresh}
 		c := &reservations{read: k.read, now: time.Now}
 		ask := func(p purpose) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*k.takes)
@@ -238,8 +238,8 @@ func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 	})
 }
 
-// TestACallerThatLeavesFailsNoOther proves that a read continues for other callers.
-func TestACallerThatLeavesFailsNoOther(t *testing.T) {
+// TestACancelledCallerFailsNoOther proves that a read continues for other callers.
+func TestACancelledCallerFailsNoOther(t *testing.T) {
 	t.Parallel()
 	leave := map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -255,7 +255,7 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				k := &tank{room: Figures{Max: 1 << 30}, takes: time.Second}
+				k := &tank{figures: Figures{Max: 1 << 30}, takes: time.Second}
 				c := &reservations{read: k.read, now: time.Now}
 				ctx, cancel := of(t.Context())
 				defer cancel()
@@ -305,7 +305,7 @@ func TestAReadEnds(t *testing.T) {
 // a full log.
 func TestOldFiguresOfAFullLogGrantNothing(t *testing.T) {
 	t.Parallel()
-	k, now := &tank{room: Figures{Max: 1 << 30, Used: 1 << 30}}, time.Unix(1, 0)
+	k, now := &tank{figures: Figures{Max: 1 << 30, Used: 1 << 30}}, time.Unix(1, 0)
 	c := &reservations{read: k.read, now: func() time.Time { return now }}
 	for range 10 {
 		for _, p := range allPurposes {
@@ -335,7 +335,7 @@ func TestLimits(t *testing.T) {
 	} {
 		c.figures.Max = 100 * percent
 		for p, want := range map[purpose]int64{toAdmit: c.admit, toSpare: c.spare, toSubmit: c.submit} {
-			if got := c.figures.left(p); got != want*percent {
+			if got := c.figures.remaining(p); got != want*percent {
 				t.Errorf("%+v: purpose %d has %d left, want %d", c.figures, p, got, want*percent)
 			}
 		}
@@ -351,7 +351,7 @@ type backlog struct {
 // newBacklog fills an empty log with jobs up to the admission limit.
 func newBacklog(t *testing.T, first int64) *backlog {
 	t.Helper()
-	k := &backlog{tank: &tank{room: Figures{Max: 8 << 20}}}
+	k := &backlog{tank: &tank{figures: Figures{Max: 8 << 20}}}
 	c := fleet(k.tank, 1)[0]
 	for {
 		_, release, err := c.take(t.Context(), toAdmit, first+jobBytes)
@@ -368,7 +368,7 @@ func newBacklog(t *testing.T, first int64) *backlog {
 // wrote stores bytes and adds jobs.
 func (k *backlog) wrote(bytes, jobs int64) {
 	k.waiting += jobs
-	k.room.Used, k.room.Reserved = k.room.Used+bytes, k.waiting*jobBytes
+	k.figures.Used, k.figures.Reserved = k.figures.Used+bytes, k.waiting*jobBytes
 }
 
 // Bytes that a job writes: an event, and an end with an error.
@@ -377,9 +377,9 @@ const (
 	endedBytes = 2 * (eventBytes + 512) // including the feed copy
 )
 
-// TestWhatIsSpareLeavesRoomToSubmit proves that every waiting job can still be submitted and ended
-// after eight replicas have filled the log with long replies.
-func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
+// TestSpareBytesLeaveCapacityToSubmit proves that every waiting job can still be submitted and
+// ended after eight replicas have filled the log with long replies.
+func TestSpareBytesLeaveCapacityToSubmit(t *testing.T) {
 	t.Parallel()
 	k := newBacklog(t, eventBytes)
 	for _, c := range fleet(k.tank, 8) { // each has read before the others write
@@ -395,16 +395,16 @@ func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
 	for k.waiting > 0 {
 		_, release, err := fleet(k.tank, 1)[0].take(t.Context(), toSubmit, eventBytes)
 		if err != nil {
-			t.Fatalf("%d jobs wait: %v: %+v", k.waiting, err, k.room)
+			t.Fatalf("%d jobs wait: %v: %+v", k.waiting, err, k.figures)
 		}
 		release()
 		k.wrote(2*eventBytes+endedBytes, -1)
 	}
 }
 
-// TestRetriesLeaveRoomForTheEnds proves that retries up to the submission limit leave capacity for
-// the ends of all jobs, and the last tenth of the log unused.
-func TestRetriesLeaveRoomForTheEnds(t *testing.T) {
+// TestRetriesLeaveCapacityForTheEnds proves that retries up to the submission limit leave capacity
+// for the ends of all jobs, and the last tenth of the log unused.
+func TestRetriesLeaveCapacityForTheEnds(t *testing.T) {
 	t.Parallel()
 	k := newBacklog(t, eventBytes)
 	jobs, retries := k.waiting, int64(0)
@@ -423,7 +423,7 @@ func TestRetriesLeaveRoomForTheEnds(t *testing.T) {
 		t.Errorf("%d retries of %d jobs", retries, jobs)
 	}
 	k.wrote(jobs*endedBytes, -jobs)
-	if k.room.Used > k.room.SubmitLimit() {
-		t.Errorf("%d bytes are used of %d after all jobs ended", k.room.Used, k.room.Max)
+	if k.figures.Used > k.figures.SubmitLimit() {
+		t.Errorf("%d bytes are used of %d after all jobs ended", k.figures.Used, k.figures.Max)
 	}
 }

@@ -51,7 +51,7 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 		entry.message = m
 	}
 	if entry.Version() == 1 || entry.Terminal() {
-		l.hub.commit(storedNotice(entry.Name(), m.Header, entry.Seq))
+		l.hub.commit(storedSummary(entry.Name(), m.Header, entry.Seq))
 	}
 	l.measure(entry, time.Since(begin))
 	l.notify(before, e)

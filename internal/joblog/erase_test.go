@@ -202,7 +202,7 @@ func TestEraseEndsAFollowerThatMissedTheEnd(t *testing.T) {
 				reader.Wake()
 				next := must[task.Event](t)(task.Submitted(video(e), time.Now(), task.Receipt{UpstreamID: "up_1", Status: "running"}))
 				e = must[joblog.Entry](t)(l.Commit(ctx, next, e.Seq))
-			case 4: // the follower never hears of this end
+			case 4: // the follower never learns of this end
 				if err := l.Erase(ctx, e); err != nil {
 					t.Fatal(err)
 				}

@@ -46,9 +46,9 @@ const (
 	toSubmit
 )
 
-// left returns the bytes that may be granted for a purpose. It is negative if the limit is
+// remaining returns the bytes that may be granted for a purpose. It is negative if the limit is
 // exceeded.
-func (r Figures) left(p purpose) int64 {
+func (r Figures) remaining(p purpose) int64 {
 	switch p {
 	case toAdmit:
 		return r.AdmitLimit() - r.Used - r.Reserved - r.Granted

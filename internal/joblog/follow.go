@@ -98,7 +98,7 @@ func (source) Epoch(context.Context) (int64, error) { return 0, nil }
 // the subscription, the check after a silence finds the event.
 func (s source) Listen(n subject.JobName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
-		if s.hub.drops() || !s.b.Settled(s.b.Names().Tasks(), m.Header) {
+		if s.hub.drops() || !s.b.Synced(s.b.Names().Tasks(), m.Header) {
 			return // if it is stored after all, the check after a silence finds it
 		}
 		event, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
@@ -167,7 +167,7 @@ type Known struct {
 // Behind returns the indexes of the jobs that have an event above their known sequence. If missing
 // is true, it also returns jobs that the log does not have, possibly with a delay (see
 // broker.Broker.Behind). It may also return other jobs. The jobs that it does not return have no
-// new events up to sequence upTo. len(known) must not exceed broker.MostSubjects.
+// new events up to sequence upTo. len(known) must not exceed broker.MaxSubjects.
 func (l *Log) Behind(ctx context.Context, known []Known, missing bool) (behind []int, upTo uint64, err error) {
 	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {

@@ -47,16 +47,16 @@ func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 func (h *Headers) Empty() bool { return h.consumer.CachedInfo().NumPending == 0 }
 
 // Each calls f for each event until stop is called. For a message that is not an event, f gets a
-// notice with only the sequence. Each calls caughtUp after the events that the log had at the
+// summary with only the sequence. Each calls caughtUp after the events that the log had at the
 // start, and possibly again later. trouble receives errors from which the consumer recovers.
-func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (stop func(), err error) {
+func (h *Headers) Each(f func(Summary), caughtUp func(), trouble func(error)) (stop func(), err error) {
 	if h.Empty() {
 		caughtUp()
 	}
 	consuming, err := h.consumer.Consume(func(m jetstream.Msg) {
-		n, left := h.notice(m)
+		n, remaining := h.summary(m)
 		f(n)
-		if left == 0 {
+		if remaining == 0 {
 			caughtUp()
 		}
 	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { trouble(err) }))
@@ -69,22 +69,22 @@ func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (st
 	}, nil
 }
 
-// notice returns the notice for a message and the number of messages after it. The notice has no
-// name if the message is not a job event. If the message is part of a batch, notice waits until the
-// batch is synced, so that lists do not show events that a power failure can still revert. If the
-// batch gets no answer, notice accepts the message anyway. The disk has then failed, and no
+// summary returns the summary of a message and the number of messages after it. The summary has no
+// name if the message is not a job event. If the message is part of a batch, summary waits until
+// the batch is synced, so that lists do not show events that a power failure can still revert. If
+// the batch gets no answer, summary accepts the message anyway. The disk has then failed, and no
 // decisions are based on lists.
-func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
-	h.b.Settled(h.b.Names().Tasks(), m.Headers())
+func (h *Headers) summary(m jetstream.Msg) (n Summary, remaining uint64) {
+	h.b.Synced(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()
 	if err != nil {
 		return n, 1 // not from the log
 	}
 	name, err := h.b.Names().ParseTask(m.Subject())
 	if err != nil {
-		return Notice{Seq: meta.Sequence.Stream}, meta.NumPending
+		return Summary{Seq: meta.Sequence.Stream}, meta.NumPending
 	}
-	return storedNotice(name, m.Headers(), meta.Sequence.Stream), meta.NumPending
+	return storedSummary(name, m.Headers(), meta.Sequence.Stream), meta.NumPending
 }
 
 // End is the position of the log's leader.
@@ -114,10 +114,10 @@ func (l *Log) LastEvent(ctx context.Context) (uint64, error) {
 	return m.Seq, err
 }
 
-// NotifyAll calls f for the last event of every job in the log and returns. It reads all headers
-// from one replica of the stream. If that replica lags, f gets an earlier event of a job, and then
-// those later events that arrive in time.
-func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
+// EachLastEvent calls f for the last event of every job in the log and returns. It reads all
+// headers from one replica of the stream. If that replica lags, f gets an earlier event of a job,
+// and then those later events that arrive in time.
+func (l *Log) EachLastEvent(ctx context.Context, f func(Summary)) error {
 	h, err := l.Headers(ctx)
 	if err != nil || h.Empty() {
 		return err
@@ -132,11 +132,11 @@ func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
 		if err != nil {
 			return fmt.Errorf("read the last event of every job: %w", err)
 		}
-		n, left := h.notice(m)
+		n, remaining := h.summary(m)
 		if n.Name.ID != "" {
 			f(n)
 		}
-		if left == 0 {
+		if remaining == 0 {
 			return nil
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Notice describes an event that a replica has committed.
-type Notice struct {
+// Summary describes a committed event without its job.
+type Summary struct {
 	Name   subject.JobName
 	Status string
 	Writer string
@@ -22,15 +22,15 @@ type Notice struct {
 	// EndBy is the deadline for ending a started job. It is zero if the job was not started or has
 	// ended.
 	EndBy time.Time
-	// The fields below are set only in notices from Headers and OnCommit.
+	// The fields below are set only in summaries from Headers and OnCommit.
 	CreatedAt    time.Time // of the job
 	Time         time.Time // of the event
 	Facts        publisher.Facts
 	Version, Seq uint64 // of the event
 }
 
-func notice(n subject.JobName, h nats.Header) Notice {
-	out := Notice{Name: n, Status: header(h, subject.HeaderStatus), Writer: header(h, subject.HeaderWriter)}
+func summary(n subject.JobName, h nats.Header) Summary {
+	out := Summary{Name: n, Status: header(h, subject.HeaderStatus), Writer: header(h, subject.HeaderWriter)}
 	if by := header(h, subject.HeaderStartBy); by != "" {
 		out.StartBy, _ = time.Parse(time.RFC3339Nano, by) // written by genbus, so it parses
 	}
@@ -40,8 +40,8 @@ func notice(n subject.JobName, h nats.Header) Notice {
 	return out
 }
 
-func storedNotice(n subject.JobName, h nats.Header, seq uint64) Notice {
-	out := notice(n, h)
+func storedSummary(n subject.JobName, h nats.Header, seq uint64) Summary {
+	out := summary(n, h)
 	out.Seq = seq
 	out.CreatedAt, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCreatedAt))
 	out.Time, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCETime))
@@ -56,11 +56,11 @@ type hub struct {
 	loses func() bool // set by tests to drop core NATS messages
 
 	mu        sync.RWMutex
-	concerned []func(Notice)
-	committed func(Notice) // nil if none is registered
+	observers []func(Summary)
+	committed func(Summary) // nil if none is registered
 }
 
-func (h *hub) commit(n Notice) {
+func (h *hub) commit(n Summary) {
 	h.mu.RLock()
 	f := h.committed
 	h.mu.RUnlock()
@@ -69,12 +69,12 @@ func (h *hub) commit(n Notice) {
 	}
 }
 
-// concern calls all functions registered with OnNotice.
-func (h *hub) concern(n Notice) {
+// notifyObservers calls all functions registered with OnPeerNotification.
+func (h *hub) notifyObservers(n Summary) {
 	h.mu.RLock()
-	concerned := h.concerned
+	observers := h.observers
 	h.mu.RUnlock()
-	for _, f := range concerned {
+	for _, f := range observers {
 		f(n)
 	}
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// heard is a log with the statuses from its peer notifications.
-type heard struct {
+// notified is a log with the statuses from its peer notifications.
+type notified struct {
 	*joblog.Log
 	statuses chan string
 }
 
-func newHeard(t *testing.T, b *broker.Broker) heard {
+func newNotified(t *testing.T, b *broker.Broker) notified {
 	t.Helper()
-	h := heard{newLog(t, b, ""), make(chan string, 100)}
-	h.OnNotice(func(n joblog.Notice) { h.statuses <- n.Status })
+	h := notified{newLog(t, b, ""), make(chan string, 100)}
+	h.OnPeerNotification(func(n joblog.Summary) { h.statuses <- n.Status })
 	return h
 }
 
-// told checks the next peer notifications. Messages on one connection arrive in order, so a final
+// expect checks the next peer notifications. Messages on one connection arrive in order, so a final
 // one proves that there were no others.
-func (h heard) told(t *testing.T, want ...string) {
+func (h notified) expect(t *testing.T, want ...string) {
 	t.Helper()
 	for _, status := range want {
 		select {
@@ -40,13 +40,13 @@ func (h heard) told(t *testing.T, want ...string) {
 	}
 }
 
-// TestTheWriterBeforeIsTold proves that the previous writer is notified of another replica's events
-// only, and every replica of a cancellation.
-func TestTheWriterBeforeIsTold(t *testing.T) {
+// TestThePreviousWriterIsNotified proves that the previous writer is notified of another replica's
+// events only, and every replica of a cancellation.
+func TestThePreviousWriterIsNotified(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		admits, holds, takes := newHeard(t, open(t)), newHeard(t, open(t)), newHeard(t, open(t))
-		commit := func(by heard, e joblog.Entry, next task.Event, err error) joblog.Entry {
+		admits, holds, takes := newNotified(t, open(t)), newNotified(t, open(t)), newNotified(t, open(t))
+		commit := func(by notified, e joblog.Entry, next task.Event, err error) joblog.Entry {
 			t.Helper()
 			return must[joblog.Entry](t)(by.Commit(t.Context(), must[task.Event](t)(next, err), e.Seq))
 		}
@@ -63,23 +63,23 @@ func TestTheWriterBeforeIsTold(t *testing.T) {
 		}
 		next, err = submitted(e, "taken over")
 		e = commit(takes, e, next, err)
-		holds.told(t, "queued") // not of its own events, and the admitting replica not of the holder's first
+		holds.expect(t, "queued") // not of its own events, and the admitting replica not of the holder's first
 		next, err = task.Cancelled(e.Job, now, nil)
 		commit(admits, e, next, err) // the holder may have taken over without writing
-		for _, each := range []heard{admits, holds, takes} {
-			each.told(t, "cancelled")
+		for _, each := range []notified{admits, holds, takes} {
+			each.expect(t, "cancelled")
 		}
 
 		other := must[joblog.Entry](t)(admits.Commit(t.Context(), task.FromWork(work("video_2")), 0))
 		next, err = task.Cancelled(other.Job, now, nil)
 		commit(takes, other, next, err)
-		for _, each := range []heard{admits, holds, takes} {
-			each.told(t, "cancelled")
+		for _, each := range []notified{admits, holds, takes} {
+			each.expect(t, "cancelled")
 		}
 
 		mine := submit(t, holds.Log, "video_3")
 		next, err = task.Failed(mine.Job, now, &genbusv1.TaskError{Code: "upstream_failed"})
 		commit(holds, mine, next, err)
-		holds.told(t, "failed")
+		holds.expect(t, "failed")
 	})
 }

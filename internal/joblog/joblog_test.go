@@ -275,7 +275,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 	}()
 	e := submit(t, l, "video_1")
 	seen := make(chan struct{}, 100) // a reader of headers must not block
-	stop := must[func()](t)(must[*joblog.Headers](t)(l.Headers(ctx)).Each(func(joblog.Notice) { seen <- struct{}{} }, func() {}, func(error) {}))
+	stop := must[func()](t)(must[*joblog.Headers](t)(l.Headers(ctx)).Each(func(joblog.Summary) { seen <- struct{}{} }, func() {}, func(error) {}))
 	defer stop()
 	<-seen // the job's last event
 	var last error

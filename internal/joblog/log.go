@@ -46,7 +46,7 @@ func (l *Log) Probe(ctx context.Context, n subject.JobName) (Entry, error) {
 	return e, err
 }
 
-// Some reads up to broker.MostSubjects jobs with one request. It omits jobs that are not in the
+// Some reads up to broker.MaxSubjects jobs with one request. It omits jobs that are not in the
 // answer. Any replica of the stream may answer, so an event may be outdated or already removed.
 func (l *Log) Some(ctx context.Context, names []subject.JobName) (map[subject.JobName]Entry, error) {
 	subjects := make([]string, len(names))
@@ -87,9 +87,9 @@ func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, er
 	return decodeStored(n, m)
 }
 
-// History reads the latest events of a job, oldest first. most limits their number, and cut reports
-// whether there were more. A missing job has no events.
-func (l *Log) History(ctx context.Context, n subject.JobName, most int) (events []Recorded, cut bool, err error) {
+// History reads the latest events of a job, oldest first. limit bounds their number, and cut
+// reports whether there were more. A missing job has no events.
+func (l *Log) History(ctx context.Context, n subject.JobName, limit int) (events []Recorded, cut bool, err error) {
 	for from := uint64(1); ; {
 		page, err := l.b.Page(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID), from)
 		if err != nil {
@@ -105,7 +105,7 @@ func (l *Log) History(ctx context.Context, n subject.JobName, most int) (events 
 			}
 			events, from = append(events, Recorded{Entry: e, Header: m.Header}), m.Seq+1
 		}
-		if over := len(events) - most; over > 0 {
+		if over := len(events) - limit; over > 0 {
 			events, cut = slices.Delete(events, 0, over), true
 		}
 		if events[len(events)-1].Terminal() {

@@ -24,20 +24,20 @@ type notifier struct {
 
 // OnCommit registers f to be called when this process has committed the first or terminal event of
 // a job, before Commit returns. f must not block.
-func (t *notifier) OnCommit(f func(Notice)) {
+func (t *notifier) OnCommit(f func(Summary)) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	t.hub.committed = f
 }
 
-// OnNotice registers f for peer notifications. These report events that another replica wrote to a
-// job whose previous event was this replica's, such as an end or a takeover, and all cancellations.
-// f is also called for ends that this replica wrote to its own jobs. Peer notifications can be
-// lost. f must not block.
-func (t *notifier) OnNotice(f func(Notice)) {
+// OnPeerNotification registers f for peer notifications. These report events that another replica
+// wrote to a job whose previous event was this replica's, such as an end or a takeover, and all
+// cancellations. f is also called for ends that this replica wrote to its own jobs. Peer
+// notifications can be lost. f must not block.
+func (t *notifier) OnPeerNotification(f func(Summary)) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
-	t.hub.concerned = append(slices.Clone(t.hub.concerned), f)
+	t.hub.observers = append(slices.Clone(t.hub.observers), f)
 }
 
 func (t *notifier) subscribe() (stop func(), err error) {
@@ -48,20 +48,20 @@ func (t *notifier) subscribe() (stop func(), err error) {
 		}
 	}
 	for _, to := range []string{t.writer, subject.AnyWriter} {
-		s, err := t.b.Conn().Subscribe(t.b.Names().Notice(to), t.noticed)
+		s, err := t.b.Conn().Subscribe(t.b.Names().PeerNotification(to), t.handlePeerNotification)
 		if err != nil {
 			stop()
-			return nil, fmt.Errorf("subscribe to notices: %w", err)
+			return nil, fmt.Errorf("subscribe to peer notifications: %w", err)
 		}
 		subs = append(subs, s)
 	}
 	return stop, t.b.Conn().Flush()
 }
 
-// noticed handles a peer notification. Its data is the subject of the job's log.
-func (t *notifier) noticed(m *nats.Msg) {
+// handlePeerNotification handles a peer notification. Its data is the subject of the job's log.
+func (t *notifier) handlePeerNotification(m *nats.Msg) {
 	if name, err := t.b.Names().ParseTask(string(m.Data)); err == nil && !t.hub.drops() {
-		t.hub.concern(notice(name, m.Header))
+		t.hub.notifyObservers(summary(name, m.Header))
 	}
 }
 
@@ -71,19 +71,19 @@ func (t *notifier) noticed(m *nats.Msg) {
 // all replicas, because the holder may not have written an event: it may only poll after a
 // takeover, or may not have started yet. Cancellations are rare, and their callers wait.
 func (t *notifier) notify(before string, e task.Event) {
-	n := Notice{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: t.writer}
+	n := Summary{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: t.writer}
 	switch {
 	case e.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_CANCELLED:
 		before = subject.AnyWriter
 	case e.Version() <= 2, before == "":
 		return
 	case before == t.writer && e.Terminal():
-		t.hub.concern(n)
+		t.hub.notifyObservers(n)
 		return
 	case before == t.writer:
 		return
 	}
-	m := nats.NewMsg(t.b.Names().Notice(before))
+	m := nats.NewMsg(t.b.Names().PeerNotification(before))
 	m.Data = []byte(t.b.Names().Task(n.Name.Kind, n.Name.Tenant, n.Name.ID))
 	m.Header[subject.HeaderStatus] = []string{n.Status}
 	m.Header[subject.HeaderWriter] = []string{n.Writer}

@@ -110,7 +110,7 @@ func (c *reservations) judge(p purpose, bytes int64, came time.Time) (Figures, v
 	case c.began.IsZero():
 		return figures, unknown
 	case figures.Max <= 0: // no limit
-	case bytes > figures.left(p):
+	case bytes > figures.remaining(p):
 		if fresh {
 			return figures, refused
 		}

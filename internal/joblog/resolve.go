@@ -85,7 +85,7 @@ func (i WorkItem) In(e Entry) Meaning {
 
 // withoutLog returns the meaning of an item whose job is not in the log. It rereads the item first.
 // If the item belongs to a batch that may not be on disk, the read fails, so the job does not start
-// (see broker.Broker.Settled).
+// (see broker.Broker.Synced).
 func (l *Log) withoutLog(ctx context.Context, i WorkItem) (Meaning, error) {
 	removed, err := l.Removed(ctx, i.Stream, i.Seq)
 	switch {

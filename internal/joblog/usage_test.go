@@ -39,9 +39,9 @@ func usages(t testing.TB, b *broker.Broker, id string) (events []*genbusv1.Usage
 	}
 }
 
-// TestUsageIsSaidOnce proves that concurrent calls of Finish store one usage event, and that a
+// TestUsageIsPublishedOnce proves that concurrent calls of Finish store one usage event, and that a
 // later job with the ID of an erased one gets its own.
-func TestUsageIsSaidOnce(t *testing.T) {
+func TestUsageIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -193,9 +193,9 @@ func TestUnfinishedJobsAreReservedFor(t *testing.T) {
 	}
 }
 
-// TestTheLogHasRoomOnAFullDisk proves that refusable bodies leave the disk to the log, and that the
-// log knows its shortfall if other bodies use it up.
-func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
+// TestTheLogHasCapacityOnAFullDisk proves that refusable bodies leave the disk to the log, and that
+// the log knows its shortfall if other bodies use it up.
+func TestTheLogHasCapacityOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	b := brokertest.Open(t, broker.Options{
@@ -214,7 +214,7 @@ func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left, known := b.StoreLeft(); !known || left < 16*mib-64<<10 || stored < 40 {
+	if left, known := b.StoreRemaining(); !known || left < 16*mib-64<<10 || stored < 40 {
 		t.Errorf("%d bodies of 1 MiB are stored, and %d bytes are left", stored, left)
 	}
 	for i := range 12 { // replies are never refused
@@ -228,9 +228,9 @@ func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
 	finished(t, l, "video_1")
 }
 
-// TestEndsHaveRoomOnAFullDisk proves that a tenth of the log stays reserved for the ends of running
-// jobs even if the disk is much smaller than the log.
-func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
+// TestEndsHaveCapacityOnAFullDisk proves that a tenth of the log stays reserved for the ends of
+// running jobs even if the disk is much smaller than the log.
+func TestEndsHaveCapacityOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib, size = 1 << 20, 80 << 20
 	b := brokertest.Open(t, broker.Options{
@@ -247,7 +247,7 @@ func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
 		}
 		l := newLog(t, b, "") // without older figures
 
-		left, known := b.StoreLeft()
+		left, known := b.StoreRemaining()
 		room, err := l.Capacity.Figures(t.Context())
 		if err != nil || !known {
 			t.Fatal(known, err)

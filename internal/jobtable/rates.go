@@ -88,7 +88,7 @@ func NewRateCounter() *RateCounter { return &RateCounter{rings: map[rateKey]*rin
 
 // Count counts an event. It must be called exactly once per event. If added is set, earlier events
 // of the job will not arrive, so Count also counts the job's acceptance and start.
-func (r *RateCounter) Count(n joblog.Notice, added bool, now time.Time) {
+func (r *RateCounter) Count(n joblog.Summary, added bool, now time.Time) {
 	if n.Facts.Route == "" { // the record of a refused request
 		return
 	}

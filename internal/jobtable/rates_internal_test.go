@@ -19,7 +19,7 @@ func TestMinutesGoBy(t *testing.T) {
 	for minute := range 3 * RateMinutes {
 		at := now.Add(time.Duration(minute) * time.Minute)
 		ahead := at.Add(20 * time.Minute)
-		r.Count(joblog.Notice{Name: subject.JobName{Kind: subject.Chat}, Version: 1, CreatedAt: ahead, Time: ahead, Facts: publisher.Facts{Route: "talk"}}, false, at)
+		r.Count(joblog.Summary{Name: subject.JobName{Kind: subject.Chat}, Version: 1, CreatedAt: ahead, Time: ahead, Facts: publisher.Facts{Route: "talk"}}, false, at)
 		counted := r.Rates(at)
 		minutes := counted.Of(subject.Chat, "talk")
 		if n := sum(minutes); n != min(minute+1, RateMinutes) || minutes[RateMinutes-1].Accepted != 1 {
@@ -47,7 +47,7 @@ func TestTheRoutesThatAreCountedAreBounded(t *testing.T) {
 	t.Parallel()
 	r, now := NewRateCounter(), time.Now()
 	accept := func(route string, at time.Time) {
-		r.Count(joblog.Notice{Name: subject.JobName{Kind: subject.Video}, Version: 1, CreatedAt: at, Time: at, Facts: publisher.Facts{Route: route}}, false, at)
+		r.Count(joblog.Summary{Name: subject.JobName{Kind: subject.Video}, Version: 1, CreatedAt: at, Time: at, Facts: publisher.Facts{Route: route}}, false, at)
 	}
 	for i := range 2 * maxRated {
 		accept(fmt.Sprint("r", i), now)
@@ -70,11 +70,11 @@ func TestTheRoutesThatAreCountedAreBounded(t *testing.T) {
 func BenchmarkRates(b *testing.B) {
 	r, now := NewRateCounter(), time.Now()
 	accepted, begun := now.Add(-3*time.Minute), now.Add(-2*time.Minute)
-	n := joblog.Notice{
+	n := joblog.Summary{
 		Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: "a"}, Status: "queued", CreatedAt: accepted, Time: accepted, Version: 1,
 		Facts: publisher.Facts{Route: "film"},
 	}
-	events := []joblog.Notice{n, n, n}
+	events := []joblog.Summary{n, n, n}
 	for i := range events[1:] {
 		events[i+1].Facts.Begun = publisher.Moment(begun)
 	}

@@ -20,14 +20,14 @@ type Row struct {
 }
 
 // rowOf returns the row of an event. It does not copy the ID.
-func rowOf(n joblog.Notice) Row {
+func rowOf(n joblog.Summary) Row {
 	return Row{Created: n.CreatedAt.UnixNano(), ID: n.Name.ID, Seq: n.Seq, Status: unique.Make(n.Status).Value(), unfinished: isUnfinished(n), facts: factsOf(n)}
 }
 
 // isUnfinished reports whether an event leaves its job unfinished. Inline chats do not count as
 // unfinished. They end with their connection, and if their replica dies, no event reports it.
 // Inline chats are the only jobs that begin in progress.
-func isUnfinished(n joblog.Notice) bool {
+func isUnfinished(n joblog.Summary) bool {
 	begunInline := n.Status == "in_progress" && n.Version == 1
 	return !task.TerminalWord(n.Status) && !begunInline
 }
@@ -44,7 +44,7 @@ type facts struct {
 // words are facts with values that many jobs share.
 type words struct{ phase, route, model, upstream, key, code string }
 
-func factsOf(n joblog.Notice) facts {
+func factsOf(n joblog.Summary) facts {
 	f := n.Facts
 	return facts{
 		updated: n.Time.UnixNano(), task: strings.Clone(f.UpstreamTask), labels: publisher.Labels(strings.Clone(string(f.Labels))),

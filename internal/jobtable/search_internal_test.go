@@ -180,9 +180,9 @@ func TestUnfinishedJobsFallOutLast(t *testing.T) {
 	}
 }
 
-// TestJobsThatTheLogHasNoMoreAreForgotten checks that Expire removes jobs older than the log's
-// first event.
-func TestJobsThatTheLogHasNoMoreAreForgotten(t *testing.T) {
+// TestJobsAbsentFromTheLogAreRemoved checks that Expire removes jobs older than the log's first
+// event.
+func TestJobsAbsentFromTheLogAreRemoved(t *testing.T) {
 	t.Parallel()
 	x := New(10)
 	for i := range 4 {
@@ -255,9 +255,9 @@ func TestAnErasedJobDoesNotComeBack(t *testing.T) {
 	})
 }
 
-// TestCountsFollowWhatIsGone checks that erased, removed and expired jobs no longer count, even
+// TestCountsFollowRemovedJobs checks that erased, removed and expired jobs no longer count, even
 // evicted ones.
-func TestCountsFollowWhatIsGone(t *testing.T) {
+func TestCountsFollowRemovedJobs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := New(rapid.IntRange(1, 4).Draw(t, "limit"))
@@ -278,7 +278,7 @@ func TestCountsFollowWhatIsGone(t *testing.T) {
 				x.Erase(n, Row{Created: r.Created, ID: r.ID, Seq: last})
 				delete(alive, job)
 			case lives && step == "forgotten":
-				x.Forget(n, Row{Created: r.Created, ID: r.ID, Seq: last})
+				x.Remove(n, Row{Created: r.Created, ID: r.ID, Seq: last})
 				delete(alive, job)
 			case lives && step == "expired":
 				x.Expire(last + 1)
@@ -294,9 +294,9 @@ func TestCountsFollowWhatIsGone(t *testing.T) {
 	})
 }
 
-// TestAMarkWithoutRoomIsNothing checks that erasing an unknown job in a full table keeps the limit
-// and the counts of other tenants.
-func TestAMarkWithoutRoomIsNothing(t *testing.T) {
+// TestErasingAnUnknownJobKeepsTheLimit checks that erasing an unknown job in a full table keeps the
+// limit and the counts of other tenants.
+func TestErasingAnUnknownJobKeepsTheLimit(t *testing.T) {
 	t.Parallel()
 	for range 50 { // map order decides which tenant's row is evicted
 		x := New(1)

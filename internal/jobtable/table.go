@@ -28,11 +28,11 @@ func New(limit int) *Table { return &Table{limit: limit, lists: map[listKey]*lis
 
 // Put applies an event from the log. It reports whether the table already had this event or an
 // earlier one of the same job. It does not copy the event's ID.
-func (x *Table) Put(n joblog.Notice) (known bool) { return x.put(n.Name, rowOf(n)) }
+func (x *Table) Put(n joblog.Summary) (known bool) { return x.put(n.Name, rowOf(n)) }
 
 // Wrote applies an event by which this replica has just created or ended a job, before the log
 // delivers it. It does not copy the event's ID.
-func (x *Table) Wrote(n joblog.Notice) { x.wrote(n.Name, rowOf(n)) }
+func (x *Table) Wrote(n joblog.Summary) { x.wrote(n.Name, rowOf(n)) }
 
 // put implements Put.
 func (x *Table) put(n subject.JobName, r Row) (known bool) {
@@ -129,8 +129,8 @@ func (x *Table) longest(n int) int {
 	slices.Sort(lengths)
 	slices.Reverse(lengths)
 	sum := 0
-	for i, most := range lengths {
-		sum += most
+	for i, length := range lengths {
+		sum += length
 		next := 0
 		if i+1 < len(lengths) {
 			next = lengths[i+1]
@@ -186,8 +186,8 @@ func (x *Table) Erase(n subject.JobName, r Row) {
 	x.drop(listKey{n.Kind, n.Tenant})
 }
 
-// Forget removes a job that the log no longer has, unless an event later than r has arrived for it.
-func (x *Table) Forget(n subject.JobName, r Row) {
+// Remove removes a job that the log no longer has, unless an event later than r has arrived for it.
+func (x *Table) Remove(n subject.JobName, r Row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.lists[listKey{n.Kind, n.Tenant}]

@@ -129,25 +129,25 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 
 func all(rows []Row, _ bool) []Row { return rows }
 
-// TestForgottenJobsDoNotCount checks that Forget stops counting a job, unless a later event arrived
+// TestRemovedJobsDoNotCount checks that Remove stops counting a job, unless a later event arrived
 // for it.
-func TestForgottenJobsDoNotCount(t *testing.T) {
+func TestRemovedJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	x := New(10)
 	n, r := subject.JobName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, Row{Created: 1, ID: "chat_1", unfinished: true}
 	later := r
 	later.Seq = 2
 	x.put(n, later)
-	x.Forget(n, r)
+	x.Remove(n, r)
 	if got := x.Unfinished("acme"); got != 1 {
-		t.Errorf("%d unfinished jobs, and a later event of one was heard than the one that was judged", got)
+		t.Errorf("%d unfinished jobs, and a later event of one arrived than the one that was judged", got)
 	}
 	r = later
-	x.Forget(n, r)
+	x.Remove(n, r)
 	if got := x.Unfinished("acme"); got != 0 || len(x.lists) != 0 {
 		t.Errorf("%d unfinished jobs, %d lists", got, len(x.lists))
 	}
-	x.Forget(n, r)
+	x.Remove(n, r)
 }
 
 // TestAnEndCountsAtOnce checks that an end counts when it is written, and that earlier events

@@ -26,7 +26,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		<-l.places
 		return nil, err
 	}
-	return &conn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
+	return &conn{Conn: c, release: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
 // Close stops Accept. Open connections stay open.
@@ -38,12 +38,12 @@ func (l *limited) Close() error {
 // conn frees its slot when it is closed.
 type conn struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 // Close closes the connection and frees its slot.
 func (c *conn) Close() error {
-	defer c.leave()
+	defer c.release()
 	return c.Conn.Close()
 }
 

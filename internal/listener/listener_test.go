@@ -26,11 +26,11 @@ func logger(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.O
 // serve opens an address with o and answers every request with its protocol.
 func serve(t testing.TB, o listener.Options) (addr string) {
 	t.Helper()
-	return serveHeard(t, o, slog.NewLogLogger(slog.DiscardHandler, slog.LevelError))
+	return serveLogged(t, o, slog.NewLogLogger(slog.DiscardHandler, slog.LevelError))
 }
 
-// serveHeard is serve with a log for the server's errors.
-func serveHeard(t testing.TB, o listener.Options, complaints *log.Logger) (addr string) {
+// serveLogged is serve with a log for the server's errors.
+func serveLogged(t testing.TB, o listener.Options, complaints *log.Logger) (addr string) {
 	t.Helper()
 	o.Addr, o.Protocols, o.Logger = "127.0.0.1:0", []string{"h2", "http/1.1"}, logger(t)
 	l, err := listener.Open(t.Context(), o)
@@ -138,7 +138,7 @@ func TestTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			said := make(lines, 16)
-			if body, _, err := get(t, "https://"+serveHeard(t, asks, log.New(said, "", 0)), tc.client); err == nil {
+			if body, _, err := get(t, "https://"+serveLogged(t, asks, log.New(said, "", 0)), tc.client); err == nil {
 				t.Errorf("it was answered %q", body)
 			}
 			if line := said.next(t); !strings.Contains(line, tc.says) {

@@ -29,7 +29,7 @@ var attachable = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmi
 // Like Redrive, Attach creates at most one job per dead letter. A dead letter that has been
 // attached can be neither redriven nor attached to another task.
 func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
-	l, err := p.letter(ctx, seq)
+	l, err := p.deadLetter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
@@ -57,9 +57,9 @@ func (p *DeadLetterActions) Attach(ctx context.Context, seq uint64, taskID strin
 }
 
 // taskOf returns the ID of the task to attach. If given is empty, it is the ID in the dead letter.
-func taskOf(l letter, given string) (string, error) {
+func taskOf(l deadLetter, given string) (string, error) {
 	if !l.attachable() {
-		return "", errcode.New(errcode.LetterUnusable,
+		return "", errcode.New(errcode.DeadLetterUnusable,
 			"dead letter %d (%s) has no video submitted to an upstream, so there is nothing to attach; redrive it, or drop it", l.seq, l.GetError().GetCode())
 	}
 	id := cmp.Or(given, l.GetUpstreamTaskId())
@@ -73,7 +73,7 @@ func taskOf(l letter, given string) (string, error) {
 }
 
 // attachable reports whether the dead letter concerns a video that was submitted to an upstream.
-func (l letter) attachable() bool {
+func (l deadLetter) attachable() bool {
 	return l.GetWork() != nil && subject.Kind(l.GetKind()) == subject.Video && l.GetUpstream() != "" &&
 		slices.Contains(attachable, errcode.Code(l.GetError().GetCode()))
 }
@@ -94,7 +94,7 @@ func printable(s string) bool {
 // attachment returns the task with the route that polls it, using the upstream key of its
 // submission. If no route can poll it, attachment sets Refusal instead of returning an error,
 // because admission may find that the dead letter already has a job.
-func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *admission.Attachment {
+func (p *DeadLetterActions) attachment(l deadLetter, data []byte, taskID string) *admission.Attachment {
 	work := l.GetWork()
 	key := pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
 	a := &admission.Attachment{
@@ -117,7 +117,7 @@ func (p *DeadLetterActions) attachment(l letter, data []byte, taskID string) *ad
 }
 
 // task returns a task with the fields that select the route and the upstream key.
-func (l letter) task() *genbusv1.VideoTask {
+func (l deadLetter) task() *genbusv1.VideoTask {
 	return &genbusv1.VideoTask{
 		Protocol:  l.GetWork().GetProtocol(),
 		Execution: &genbusv1.Execution{Route: l.GetWork().GetRoute(), Upstream: l.GetUpstream(), UpstreamKey: l.GetUpstreamKey()},
@@ -125,14 +125,14 @@ func (l letter) task() *genbusv1.VideoTask {
 }
 
 // unreadable returns the error for a task that no route can poll.
-func unreadable(l letter) *errcode.Error {
+func unreadable(l deadLetter) *errcode.Error {
 	return errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure a route with that upstream, protocol and key, then call again",
 		l.seq, pool.UpstreamKey{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}, l.GetWork().GetProtocol())
 }
 
 // ticket returns the ticket that the protocol needs in addition to the task ID. It comes from the
 // dead letter or, if the upstream's answer was never read, from the request body.
-func ticket(l letter, home *routes.Video, model string, data []byte) (string, error) {
+func ticket(l deadLetter, home *routes.Video, model string, data []byte) (string, error) {
 	t, ok := home.Wire.Bodies.(upstream.Ticketer)
 	if l.GetUpstreamTicket() != "" || !ok {
 		return l.GetUpstreamTicket(), nil
@@ -141,5 +141,5 @@ func ticket(l letter, home *routes.Video, model string, data []byte) (string, er
 	if found := t.Ticket(sent); sent.Err() == nil && found != "" {
 		return found, nil
 	}
-	return "", errcode.New(errcode.LetterUnusable, "dead letter %d: protocol %s needs the original request to read a task, and the request is gone", l.seq, home.Wire.Name)
+	return "", errcode.New(errcode.DeadLetterUnusable, "dead letter %d: protocol %s needs the original request to read a task, and the request is gone", l.seq, home.Wire.Name)
 }

@@ -48,15 +48,15 @@ func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
 	}
 	close(answer)
 	id := e.Job.GetId()
-	await(r.t, "the orphan's letter", func() bool {
-		for _, l := range r.letters(Query{Code: string(errcode.OrphanedSubmission), Size: 100}) {
+	await(r.t, "the orphan's dead letter", func() bool {
+		for _, l := range r.deadLetters(Query{Code: string(errcode.OrphanedSubmission), Size: 100}) {
 			if l.GetLetter().GetId() == id {
 				return true
 			}
 		}
 		return false
 	})
-	return r.letterOf(id)
+	return r.deadLetterOf(id)
 }
 
 // checkAttached checks that an attached job begins where the old one ended, and completes.
@@ -96,14 +96,14 @@ func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
 		}
 		one, two := newReplica(t, open(t), up, keys).start(), newReplica(t, open(t), up, keys)
 		orphan := one.orphan("o")
-		unknown := one.unknownLetter(up, "u", videoBody)
+		unknown := one.unknownDeadLetter(up, "u", videoBody)
 		found := ask(t, up, "/v1/video/generations", unknown.GetLetter().GetId(), unknown.GetLetter().GetData())
 		for given, l := range map[string]*genbusv1.StoredDeadLetter{"": orphan, found: unknown} {
 			before := up.Sandbox.Stats().Creates
 			ids, codes := together(6, func(i int) (joblog.Entry, error) {
 				return []*replica{one, two}[i%2].Attach(t.Context(), l.GetSequence(), given)
 			})
-			if len(ids) != 1 || codes[string(errcode.LetterNotFound)]+ids[first(ids)] != 6 {
+			if len(ids) != 1 || codes[string(errcode.DeadLetterNotFound)]+ids[first(ids)] != 6 {
 				t.Fatalf("jobs %v, errors %v", ids, codes)
 			}
 			taskID := given
@@ -114,7 +114,7 @@ func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
 			if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
 				t.Errorf("%d creates", creates)
 			}
-			one.gone(l.GetSequence())
+			one.isRemoved(l.GetSequence())
 		}
 	})
 }
@@ -149,7 +149,7 @@ func TestAttachAfterACrash(t *testing.T) {
 			if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
 				t.Errorf("%s: %d creates", name, creates)
 			}
-			two.gone(l.GetSequence())
+			two.isRemoved(l.GetSequence())
 			two.stop()
 		}
 	})
@@ -174,15 +174,15 @@ func TestAttachAfterACrashAndAReload(t *testing.T) {
 					c.Routes[i].Upstream, c.Routes[i].Upstreams = "later", nil
 				}
 			})
-			if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); errcode.CodeOf(err) != errcode.LetterResolved {
+			if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); errcode.CodeOf(err) != errcode.DeadLetterResolved {
 				t.Errorf("%s: attached to another task: %v", name, err)
 			}
 			if again, err := two.Attach(t.Context(), l.GetSequence(), ""); err != nil || again.Job.GetId() != e.Job.GetId() {
 				t.Errorf("%s: %v, %v", name, again.Job, err)
 			}
-			two.gone(l.GetSequence())
+			two.isRemoved(l.GetSequence())
 			if _, err := two.Attach(t.Context(), other.GetSequence(), ""); errcode.CodeOf(err) != errcode.UpstreamRemoved {
-				t.Errorf("%s: a letter without a job: %v", name, err)
+				t.Errorf("%s: a dead letter without a job: %v", name, err)
 			}
 		}
 	})
@@ -191,7 +191,7 @@ func TestAttachAfterACrashAndAReload(t *testing.T) {
 // attachWithoutRemoval attaches like an operator whose replica crashes after the acceptance.
 func (r *replica) attachWithoutRemoval(seq uint64) joblog.Entry {
 	r.t.Helper()
-	l, err := r.letter(r.t.Context(), seq)
+	l, err := r.deadLetter(r.t.Context(), seq)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -200,9 +200,9 @@ func (r *replica) attachWithoutRemoval(seq uint64) joblog.Entry {
 	return r.accept(l, request)
 }
 
-// TestOneLetterIsOneJob checks that a dead letter makes one job when it is redriven and attached to
-// different tasks, at once or after a crash.
-func TestOneLetterIsOneJob(t *testing.T) {
+// TestOneDeadLetterIsOneJob checks that a dead letter makes one job when it is redriven and
+// attached to different tasks, at once or after a crash.
+func TestOneDeadLetterIsOneJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
@@ -220,20 +220,20 @@ func TestOneLetterIsOneJob(t *testing.T) {
 					return r.Attach(t.Context(), l.GetSequence(), "")
 				}
 			})
-			if len(ids) != 1 || codes[string(errcode.LetterNotFound)]+codes[string(errcode.LetterResolved)]+ids[first(ids)] != 6 {
+			if len(ids) != 1 || codes[string(errcode.DeadLetterNotFound)]+codes[string(errcode.DeadLetterResolved)]+ids[first(ids)] != 6 {
 				t.Fatalf("jobs %v, errors %v", ids, codes)
 			}
 			if creates := up.Sandbox.Stats().Creates - before; creates > 1 {
 				t.Errorf("%d creates", creates)
 			}
-			one.gone(l.GetSequence())
+			one.isRemoved(l.GetSequence())
 		}
 		l := one.orphan("crash")
 		e := one.attachWithoutRemoval(l.GetSequence())
-		if _, err := two.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.LetterResolved || errcode.From(err).JobID != e.Job.GetId() {
+		if _, err := two.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.DeadLetterResolved || errcode.From(err).JobID != e.Job.GetId() {
 			t.Errorf("redriven after it was attached: %v", err)
 		}
-		if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); errcode.CodeOf(err) != errcode.LetterResolved {
+		if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); errcode.CodeOf(err) != errcode.DeadLetterResolved {
 			t.Errorf("attached to another task: %v", err)
 		}
 		one.end(e.Name())
@@ -241,7 +241,7 @@ func TestOneLetterIsOneJob(t *testing.T) {
 }
 
 // TestAttachInEveryProtocol checks protocols that need a ticket from the request besides the task
-// id. TestALetterIsLookedUp covers Kling.
+// id. TestADeadLetterIsLookedUp covers Kling.
 func TestAttachInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{
@@ -250,7 +250,7 @@ func TestAttachInEveryProtocol(t *testing.T) {
 	} {
 		up := newSandbox(t)
 		r := newReplica(t, brokertest.Single(t), up).start()
-		l := r.unknownLetter(up, "u", body)
+		l := r.unknownDeadLetter(up, "u", body)
 		found := ask(t, up, path, l.GetLetter().GetId(), l.GetLetter().GetData())
 		before := up.Sandbox.Stats().Creates
 		e, err := r.Attach(t.Context(), l.GetSequence(), found)
@@ -280,17 +280,17 @@ func TestAttachIsRefused(t *testing.T) {
 		given  string
 		code   errcode.Code
 	}{
-		"a chat":                 {func(l *genbusv1.DeadLetter) { l.Kind = "chat" }, "", errcode.LetterUnusable},
-		"refused in the inbox":   {func(l *genbusv1.DeadLetter) { l.Error.Code = string(errcode.InvalidRequest) }, "x", errcode.LetterUnusable},
-		"never submitted":        {func(l *genbusv1.DeadLetter) { l.Upstream = "" }, "x", errcode.LetterUnusable},
+		"a chat":                 {func(l *genbusv1.DeadLetter) { l.Kind = "chat" }, "", errcode.DeadLetterUnusable},
+		"refused in the inbox":   {func(l *genbusv1.DeadLetter) { l.Error.Code = string(errcode.InvalidRequest) }, "x", errcode.DeadLetterUnusable},
+		"never submitted":        {func(l *genbusv1.DeadLetter) { l.Upstream = "" }, "x", errcode.DeadLetterUnusable},
 		"no id":                  {func(l *genbusv1.DeadLetter) { l.UpstreamTaskId = "" }, "", errcode.InvalidRequest},
 		"an id that is none":     {func(*genbusv1.DeadLetter) {}, "a b", errcode.InvalidRequest},
 		"upstream removed":       {func(l *genbusv1.DeadLetter) { l.Upstream = "gone" }, "", errcode.UpstreamRemoved},
 		"protocol without route": {func(l *genbusv1.DeadLetter) { l.Work.Protocol = "gone" }, "", errcode.UpstreamRemoved},
-		"no work item":           {func(l *genbusv1.DeadLetter) { l.Work = nil }, "", errcode.LetterUnusable},
+		"no work item":           {func(l *genbusv1.DeadLetter) { l.Work = nil }, "", errcode.DeadLetterUnusable},
 		"ticket lost": {func(l *genbusv1.DeadLetter) {
 			l.Data, l.DataRef, l.Work.Protocol, l.Work.Model = nil, lostBody, "jimeng", "sandbox-jimeng"
-		}, "", errcode.LetterUnusable},
+		}, "", errcode.DeadLetterUnusable},
 		"request lost":  {func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, lostBody }, "", ""},
 		"route renamed": {func(l *genbusv1.DeadLetter) { l.Work.Route = "gone" }, "", ""},
 	} {
@@ -308,9 +308,9 @@ func TestAttachIsRefused(t *testing.T) {
 			if videoOf(e).GetUpstreamTaskId() != "up_1" || x.GetRoute() != config.SandboxVideoRoute || x.GetPhase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTED {
 				t.Errorf("%s: %v", name, e.Job)
 			}
-			r.gone(seq)
-		} else if _, err := r.Letter(t.Context(), seq); err != nil {
-			t.Errorf("%s: the letter is gone: %v", name, err)
+			r.isRemoved(seq)
+		} else if _, err := r.DeadLetter(t.Context(), seq); err != nil {
+			t.Errorf("%s: the dead letter is gone: %v", name, err)
 		}
 	}
 	if creates := up.Sandbox.Stats().Creates; creates != 0 {

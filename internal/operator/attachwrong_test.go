@@ -73,7 +73,7 @@ func TestAttachWithAWrongID(t *testing.T) {
 				c.Routes[i].Timeouts.Deadline = time.Second
 			}
 		})
-		unknown := r.unknownLetter(up, "u", videoBody)
+		unknown := r.unknownDeadLetter(up, "u", videoBody)
 		right := ask(t, up, "/v1/video/generations", unknown.GetLetter().GetId(), unknown.GetLetter().GetData())
 
 		e := hasty.attach(unknown, "wrong")
@@ -88,8 +88,8 @@ func TestAttachWithAWrongID(t *testing.T) {
 
 		e = r.attach(last, right)
 		r.checkAttached(e, last.GetLetter(), right)
-		if left := r.letters(Query{Size: 100}); len(left) != 0 {
-			t.Errorf("letters are left: %v", left)
+		if left := r.deadLetters(Query{Size: 100}); len(left) != 0 {
+			t.Errorf("dead letters are left: %v", left)
 		}
 	})
 }
@@ -98,12 +98,12 @@ func TestAttachWithAWrongID(t *testing.T) {
 // one.
 func (r *replica) unfound(e joblog.Entry, before *genbusv1.StoredDeadLetter) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
-	await(r.t, "the letter", func() bool { return len(r.letters(Query{Size: 100})) > 0 })
-	l := r.letterOf(e.Job.GetId())
+	await(r.t, "the dead letter", func() bool { return len(r.deadLetters(Query{Size: 100})) > 0 })
+	l := r.deadLetterOf(e.Job.GetId())
 	was, is := before.GetLetter(), l.GetLetter()
 	if is.GetError().GetCode() != was.GetError().GetCode() || is.GetUpstreamTaskId() != was.GetUpstreamTaskId() || is.GetUpstream() != was.GetUpstream() ||
 		is.GetAttempt() != was.GetAttempt() || !bytes.Equal(is.GetData(), was.GetData()) || is.GetWork().GetLabels()["team"] != "a" {
-		r.t.Errorf("the letter was %v and is %v", was, is)
+		r.t.Errorf("the dead letter was %v and is %v", was, is)
 	}
 	return l
 }
@@ -114,14 +114,14 @@ func TestRedriveAfterAttach(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
 	r := newReplica(t, brokertest.Single(t), up).start()
-	unknown := r.unknownLetter(up, "u", videoBody)
+	unknown := r.unknownDeadLetter(up, "u", videoBody)
 	e := r.attach(unknown, "wrong")
 	for _, taskID := range []string{"", "wrong", "another"} {
-		if _, err := r.Attach(t.Context(), unknown.GetSequence(), taskID); errcode.CodeOf(err) != errcode.LetterNotFound {
+		if _, err := r.Attach(t.Context(), unknown.GetSequence(), taskID); errcode.CodeOf(err) != errcode.DeadLetterNotFound {
 			t.Errorf("attached again to %q: %v", taskID, err)
 		}
 	}
-	if _, err := r.Redrive(t.Context(), unknown.GetSequence()); errcode.CodeOf(err) != errcode.LetterNotFound {
+	if _, err := r.Redrive(t.Context(), unknown.GetSequence()); errcode.CodeOf(err) != errcode.DeadLetterNotFound {
 		t.Errorf("redriven after it was attached: %v", err)
 	}
 	r.cancel(e)
@@ -137,7 +137,7 @@ func TestRedriveAfterAttach(t *testing.T) {
 	if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
 		t.Errorf("%d creates", creates)
 	}
-	if _, err := r.Attach(t.Context(), again.GetSequence(), "another"); errcode.CodeOf(err) != errcode.LetterNotFound {
+	if _, err := r.Attach(t.Context(), again.GetSequence(), "another"); errcode.CodeOf(err) != errcode.DeadLetterNotFound {
 		t.Errorf("attached after it was redriven: %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestAttachedAndFound(t *testing.T) {
 	if err := r.o.Queue.Items.AwaitRemoved(t.Context(), e.Name(), patience); err != nil {
 		t.Fatal(err)
 	}
-	if left := r.letters(Query{Size: 100}); len(left) != 0 {
-		t.Errorf("letters are left: %v", left)
+	if left := r.deadLetters(Query{Size: 100}); len(left) != 0 {
+		t.Errorf("dead letters are left: %v", left)
 	}
 }

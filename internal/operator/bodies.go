@@ -75,7 +75,7 @@ func (p Requests) Read(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobBod
 // find returns a job's request from its kept copy, its work item or its dead letters. It returns an
 // empty body if none of them has the request.
 func (p Requests) find(ctx context.Context, e joblog.Entry) (stored, error) {
-	for _, look := range []func(context.Context, joblog.Entry) (stored, error){p.kept, p.inItem, p.inLetter} {
+	for _, look := range []func(context.Context, joblog.Entry) (stored, error){p.kept, p.inItem, p.inDeadLetter} {
 		if found, err := look(ctx, e); err != nil || len(found.data) > 0 {
 			return found, err
 		}
@@ -122,9 +122,9 @@ func (p Requests) inItem(ctx context.Context, e joblog.Entry) (stored, error) {
 	return stored{}, nil
 }
 
-// inLetter reads the request from a dead letter. It skips the dead letters of an erased job that
-// had the same ID.
-func (p Requests) inLetter(ctx context.Context, e joblog.Entry) (stored, error) {
+// inDeadLetter reads the request from a dead letter. It skips the dead letters of an erased job
+// that had the same ID.
+func (p Requests) inDeadLetter(ctx context.Context, e joblog.Entry) (stored, error) {
 	letters, err := p.DeadLetters.ofJob(ctx, e.Name())
 	if err != nil {
 		return stored{}, err

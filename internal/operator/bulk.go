@@ -27,10 +27,10 @@ const (
 	maxTasks = 1000
 	// maxNamedTasks bounds the number of wrong list entries that an error names.
 	maxNamedTasks = 10
-	// settled is the margin by which the index must be past as_of before jobs are listed. It is
+	// indexMargin is the margin by which the index must be past as_of before jobs are listed. It is
 	// needed because a job's first event is stored some time after the job's acceptance, and
 	// because the clocks of replicas differ.
-	settled = 2 * time.Second
+	indexMargin = 2 * time.Second
 	// indexWait bounds the wait for the index, and indexPoll is the interval between checks.
 	indexWait = 15 * time.Second
 	indexPoll = 200 * time.Millisecond
@@ -91,7 +91,7 @@ func (b Bulk) CancelJobs(m *genbusv1.CancelJobsRequest) (Action, error) {
 // RedriveDeadLetters resubmits the requests of dead letters as new jobs.
 func (b Bulk) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest) (Action, error) {
 	f := orEmpty(m.GetFilter())
-	return b.eachLetter(m, &genbusv1.RedriveDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
+	return b.eachDeadLetter(m, &genbusv1.RedriveDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
 		_, err := letters.Redrive(ctx, seq)
 		return err
 	})
@@ -100,7 +100,7 @@ func (b Bulk) RedriveDeadLetters(m *genbusv1.RedriveDeadLettersRequest) (Action,
 // DropDeadLetters removes dead letters and their bodies.
 func (b Bulk) DropDeadLetters(m *genbusv1.DropDeadLettersRequest) (Action, error) {
 	f := orEmpty(m.GetFilter())
-	return b.eachLetter(m, &genbusv1.DropDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
+	return b.eachDeadLetter(m, &genbusv1.DropDeadLettersRequest{Filter: f}, f, m.GetEverything(), func(ctx context.Context, letters *DeadLetterActions, seq uint64) error {
 		return letters.Drop(ctx, seq)
 	})
 }
@@ -118,11 +118,11 @@ func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Actio
 			}
 			letters := b.DeadLetters.within(at)
 			for _, t := range tasks {
-				_, err := letters.letter(ctx, t.GetSequence())
+				_, err := letters.deadLetter(ctx, t.GetSequence())
 				switch {
-				case errcode.CodeOf(err) == errcode.LetterNotFound:
+				case errcode.CodeOf(err) == errcode.DeadLetterNotFound:
 					p.Total--
-					addFailure(p, step{letter: t.GetSequence()}, errcode.LetterNotFound, err)
+					addFailure(p, step{deadLetter: t.GetSequence()}, errcode.DeadLetterNotFound, err)
 				case err != nil:
 					return err
 				}
@@ -132,7 +132,7 @@ func (b Bulk) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequest) (Actio
 		steps: func(_ context.Context, at deadletter.Extent, _ string) (steps []step, next string, err error) {
 			letters := b.DeadLetters.within(at)
 			for _, t := range tasks {
-				steps = append(steps, step{letter: t.GetSequence(), do: func(ctx context.Context) (bool, error) {
+				steps = append(steps, step{deadLetter: t.GetSequence(), do: func(ctx context.Context) (bool, error) {
 					_, err := letters.Attach(ctx, t.GetSequence(), t.GetUpstreamTaskId())
 					return err == nil, err
 				}})
@@ -149,8 +149,8 @@ func orEmpty(f *genbusv1.DeadLetterFilter) *genbusv1.DeadLetterFilter {
 	return f
 }
 
-// eachLetter returns an action on the dead letters that match a filter.
-func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLetterFilter, everything bool, do func(context.Context, *DeadLetterActions, uint64) error) (Action, error) {
+// eachDeadLetter returns an action on the dead letters that match a filter.
+func (b Bulk) eachDeadLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLetterFilter, everything bool, do func(context.Context, *DeadLetterActions, uint64) error) (Action, error) {
 	query := func(at deadletter.Extent, token string) Query {
 		return Query{Kind: f.GetKind(), Tenant: f.GetTenant(), Code: f.GetCode(), Size: maxPage, Token: token, stored: &at}
 	}
@@ -163,7 +163,7 @@ func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLet
 				if err != nil {
 					return err
 				}
-				p.Total += int64(len(page.Letters))
+				p.Total += int64(len(page.DeadLetters))
 				if token = page.Next; token == "" {
 					p.TotalExact = true
 					return nil
@@ -176,8 +176,8 @@ func (b Bulk) eachLetter(m BulkRequest, asked proto.Message, f *genbusv1.DeadLet
 		steps: func(ctx context.Context, at deadletter.Extent, cursor string) (steps []step, next string, err error) {
 			page, err := b.DeadLetters.List(ctx, query(at, cursor))
 			letters := b.DeadLetters.within(at)
-			for _, l := range page.Letters {
-				steps = append(steps, step{letter: l.GetSequence(), do: func(ctx context.Context) (bool, error) {
+			for _, l := range page.DeadLetters {
+				steps = append(steps, step{deadLetter: l.GetSequence(), do: func(ctx context.Context) (bool, error) {
 					err := do(ctx, letters, l.GetSequence())
 					return err == nil, ifThere(err)
 				}})
@@ -208,7 +208,7 @@ func checkTasks(tasks []*genbusv1.LetterTask) (wrong []errcode.Violation) {
 		wrong = append(wrong, errcode.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
 	}
 	if n := len(tasks); n == 0 || n > maxTasks {
-		add("tasks", "has %d letters; it must have 1 to %d", n, maxTasks)
+		add("tasks", "has %d dead letters; it must have 1 to %d", n, maxTasks)
 	}
 	listed := map[uint64]bool{}
 	for i, t := range tasks {
@@ -266,7 +266,7 @@ func (b Bulk) cancels(ctx context.Context, f *genbusv1.ListJobsRequest, until ti
 		if page, err = b.Jobs.Search(ctx, f); err != nil {
 			return nil, "", err
 		}
-		if !page.GetAsOf().AsTime().Before(until.Add(settled)) {
+		if !page.GetAsOf().AsTime().Before(until.Add(indexMargin)) {
 			break
 		}
 		if time.Since(begin) > indexWait {
@@ -303,7 +303,7 @@ func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
 // ifThere ignores errors about missing jobs and dead letters, because an earlier run or another
 // operator has already handled them.
 func ifThere(err error) error {
-	if slices.Contains([]errcode.Code{errcode.TaskNotFound, errcode.ChatNotFound, errcode.LetterNotFound}, errcode.CodeOf(err)) {
+	if slices.Contains([]errcode.Code{errcode.TaskNotFound, errcode.ChatNotFound, errcode.DeadLetterNotFound}, errcode.CodeOf(err)) {
 		return nil
 	}
 	return err

@@ -107,9 +107,9 @@ func poisoned(i int) *genbusv1.DeadLetter {
 	}
 }
 
-// TestManyLettersAreRedriven checks that each dead letter of the dry run makes one job, even over
-// two runs, and later ones make none.
-func TestManyLettersAreRedriven(t *testing.T) {
+// TestManyDeadLettersAreRedriven checks that each dead letter of the dry run makes one job, even
+// over two runs, and later ones make none.
+func TestManyDeadLettersAreRedriven(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		r := newReplica(t, open(t), newSandbox(t))
@@ -147,11 +147,11 @@ func TestManyLettersAreRedriven(t *testing.T) {
 		slices.Sort(repeated)
 		slices.Sort(old)
 		if !slices.Equal(repeated, old) {
-			t.Errorf("%d jobs were made of %d letters", len(repeated), len(old))
+			t.Errorf("%d jobs were made of %d dead letters", len(repeated), len(old))
 		}
-		left := r.letters(Query{Size: 100})
+		left := r.deadLetters(Query{Size: 100})
 		if len(left) != 3 || left[2].GetSequence() != later {
-			t.Errorf("%d letters are left", len(left))
+			t.Errorf("%d dead letters are left", len(left))
 		}
 	})
 }
@@ -177,16 +177,16 @@ func (r *replica) allJobs() (out []*genbusv1.JobSummary) {
 	}
 }
 
-// TestManyLettersAreDropped checks that the dead letters of the dry run are dropped from both
+// TestManyDeadLettersAreDropped checks that the dead letters of the dry run are dropped from both
 // streams, and later ones stay.
-func TestManyLettersAreDropped(t *testing.T) {
+func TestManyDeadLettersAreDropped(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
 	for i := range 110 {
 		l := poisoned(i)
 		store(t, r, l, l.GetId())
 	}
-	refused := nats.NewMsg(r.o.Broker.Names().RejectedLetter(subject.Video, "acme", "1"))
+	refused := nats.NewMsg(r.o.Broker.Names().RejectedDeadLetter(subject.Video, "acme", "1"))
 	refused.Data = marshal(t, &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Error: &genbusv1.TaskError{Code: "invalid_request"}})
 	if _, err := r.o.Broker.Publish(t.Context(), refused); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestManyLettersAreDropped(t *testing.T) {
 	if p := r.do(r.bulk().DropDeadLetters(m)); p.GetDone() != 0 {
 		t.Errorf("once more: %v", p)
 	}
-	if left := r.letters(Query{}); len(left) != 1 || left[0].GetSequence() != seq {
+	if left := r.deadLetters(Query{}); len(left) != 1 || left[0].GetSequence() != seq {
 		t.Errorf("%v", left)
 	}
 }
@@ -331,7 +331,7 @@ func TestManyTasksAreAttached(t *testing.T) {
 	if len(tasks) != 129 || tasks["another"] != 1 || tasks["task4"] != 0 {
 		t.Errorf("%v", tasks)
 	}
-	if left := r.letters(Query{}); len(left) != 1 {
+	if left := r.deadLetters(Query{}); len(left) != 1 {
 		t.Errorf("%v", left)
 	}
 }
@@ -348,7 +348,7 @@ func TestARunStopsWithoutABroker(t *testing.T) {
 			},
 			steps: func(context.Context, deadletter.Extent, string) (steps []step, next string, err error) {
 				for i, err := range errs {
-					steps = append(steps, step{letter: uint64(i), do: func(context.Context) (bool, error) { return err == nil, err }})
+					steps = append(steps, step{deadLetter: uint64(i), do: func(context.Context) (bool, error) { return err == nil, err }})
 				}
 				return steps, "", nil
 			},

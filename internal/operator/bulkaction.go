@@ -23,8 +23,8 @@ const (
 	// parallel is the number of concurrent steps of an action.
 	parallel = 8
 	stepTime = 30 * time.Second
-	// tellEvery is the interval between progress reports.
-	tellEvery = time.Second
+	// reportEvery is the interval between progress reports.
+	reportEvery = time.Second
 	// maxFailures bounds the failures listed in a progress report.
 	maxFailures = 10
 	// maxFilterJSON bounds the JSON of a filter or list, in bytes. The audit record contains this
@@ -34,9 +34,9 @@ const (
 
 // step is an idempotent action on one job or dead letter.
 type step struct {
-	// Either jobID or letter is set.
-	jobID  string
-	letter uint64
+	// Either jobID or deadLetter is set.
+	jobID      string
+	deadLetter uint64
 	// do reports whether it changed the job or dead letter.
 	do func(context.Context) (changed bool, err error)
 }
@@ -46,7 +46,7 @@ func (s step) about() slog.Attr {
 	if s.jobID != "" {
 		return slog.String(telemetry.KeyJobID, s.jobID)
 	}
-	return slog.Uint64(telemetry.KeySequence, s.letter)
+	return slog.Uint64(telemetry.KeySequence, s.deadLetter)
 }
 
 // work defines a bulk action.
@@ -99,10 +99,10 @@ func newAction(m BulkRequest, asked proto.Message, wrong []errcode.Violation, w 
 	return a, err
 }
 
-// Run counts the steps and, unless the action is a dry run, carries them out. It calls tell with
-// the progress at the start, about once a second and at the end. If tell fails or ctx ends, the run
-// stops after the steps in progress. Run returns the last progress and, if it stopped early, the
-// reason. A stopped run can be continued with the same token.
+// Run counts the steps and, unless the action is a dry run, carries them out. It calls report with
+// the progress at the start, about once a second and at the end. If report fails or ctx ends, the
+// run stops after the steps in progress. Run returns the last progress and, if it stopped early,
+// the reason. A stopped run can be continued with the same token.
 func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.BulkProgress) error) (*genbusv1.BulkProgress, error) {
 	token, err := a.token(ctx)
 	if err != nil {
@@ -115,9 +115,9 @@ func (a Action) Run(ctx context.Context, log *slog.Logger, tell func(*genbusv1.B
 	if a.dryRun {
 		return p, tell(p)
 	}
-	r := run{progress: p, tell: tell, log: log}
+	r := run{progress: p, report: tell, log: log}
 	if err = r.all(ctx, token.existed, a.steps); err != nil {
-		_ = r.say() // report the last counts if the caller still listens
+		_ = r.reportProgress() // report the last counts if the caller still listens
 	}
 	return p, err
 }
@@ -136,10 +136,10 @@ func (a Action) token(ctx context.Context) (bulkToken, error) {
 }
 
 type run struct {
-	progress *genbusv1.BulkProgress
-	tell     func(*genbusv1.BulkProgress) error
-	told     time.Time
-	log      *slog.Logger
+	progress   *genbusv1.BulkProgress
+	report     func(*genbusv1.BulkProgress) error
+	reportedAt time.Time
+	log        *slog.Logger
 }
 
 type result struct {
@@ -150,13 +150,13 @@ type result struct {
 
 // all carries out the steps page by page.
 func (r *run) all(ctx context.Context, existed deadletter.Extent, page func(context.Context, deadletter.Extent, string) ([]step, string, error)) error {
-	if err := r.say(); err != nil {
+	if err := r.reportProgress(); err != nil {
 		return err
 	}
 	for cursor := ""; ; {
 		steps, next, err := page(ctx, existed, cursor)
-		if err == nil && time.Since(r.told) >= tellEvery { // a page may have no steps
-			err = r.say()
+		if err == nil && time.Since(r.reportedAt) >= reportEvery { // a page may have no steps
+			err = r.reportProgress()
 		}
 		if err == nil {
 			err = r.do(ctx, steps)
@@ -169,14 +169,14 @@ func (r *run) all(ctx context.Context, existed deadletter.Extent, page func(cont
 		}
 		if cursor = next; cursor == "" {
 			r.progress.Ended = true
-			return r.say()
+			return r.reportProgress()
 		}
 	}
 }
 
-func (r *run) say() error {
-	r.told = time.Now()
-	return r.tell(proto.CloneOf(r.progress))
+func (r *run) reportProgress() error {
+	r.reportedAt = time.Now()
+	return r.report(proto.CloneOf(r.progress))
 }
 
 // do carries out steps concurrently and counts their results. It stops early if ctx ends, the
@@ -200,7 +200,7 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 		}
 		_ = group.Wait()
 	}()
-	tick := time.NewTicker(tellEvery)
+	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	for {
 		var err error
@@ -212,7 +212,7 @@ func (r *run) do(ctx context.Context, steps []step) (stopped error) {
 			err = r.add(done)
 		case <-tick.C:
 			if stopped == nil {
-				err = r.say()
+				err = r.reportProgress()
 			}
 		}
 		if err != nil && stopped == nil {
@@ -266,7 +266,7 @@ func addFailure(p *genbusv1.BulkProgress, s step, code errcode.Code, err error) 
 		if coded, ok := errors.AsType[*errcode.Error](err); ok {
 			message = coded.Message
 		}
-		p.Failures = append(p.Failures, &genbusv1.BulkFailure{JobId: s.jobID, Letter: s.letter, Code: string(code), Message: message})
+		p.Failures = append(p.Failures, &genbusv1.BulkFailure{JobId: s.jobID, Letter: s.deadLetter, Code: string(code), Message: message})
 	}
 }
 

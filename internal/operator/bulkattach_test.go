@@ -24,9 +24,9 @@ func attachAll(sequences ...uint64) *genbusv1.AttachUpstreamTasksRequest {
 	return m
 }
 
-// TestLettersThatAreNotThereAreNotAttached checks that a dry run reports missing dead letters, and
-// that the run does not attach ones stored later, which may belong to other jobs.
-func TestLettersThatAreNotThereAreNotAttached(t *testing.T) {
+// TestDeadLettersThatAreNotThereAreNotAttached checks that a dry run reports missing dead letters,
+// and that the run does not attach ones stored later, which may belong to other jobs.
+func TestDeadLettersThatAreNotThereAreNotAttached(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
 	first, dropped := store(t, r, submitted(1), submitted(1).GetId()), store(t, r, submitted(2), submitted(2).GetId())
@@ -39,7 +39,7 @@ func TestLettersThatAreNotThereAreNotAttached(t *testing.T) {
 		t.Errorf("%v", counted)
 	}
 	if seq := store(t, r, submitted(3), submitted(3).GetId()); seq != dropped+1 {
-		t.Fatalf("the later letter is %d", seq)
+		t.Fatalf("the later dead letter is %d", seq)
 	}
 	m.DryRun, m.Token = false, counted.GetToken()
 	if p := r.do(r.bulk().AttachUpstreamTasks(m)); p.GetChanged() != 1 || p.GetFailedByCode()["letter_not_found"] != 3 {
@@ -50,9 +50,9 @@ func TestLettersThatAreNotThereAreNotAttached(t *testing.T) {
 	}
 }
 
-// TestLettersOfAnotherStreamAreNotAttached checks that a run attaches nothing if the stream was
+// TestDeadLettersOfAnotherStreamAreNotAttached checks that a run attaches nothing if the stream was
 // recreated after the dry run.
-func TestLettersOfAnotherStreamAreNotAttached(t *testing.T) {
+func TestDeadLettersOfAnotherStreamAreNotAttached(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := newReplica(t, b, newSandbox(t))
@@ -68,7 +68,7 @@ func TestLettersOfAnotherStreamAreNotAttached(t *testing.T) {
 	other := submitted(2)
 	other.Tenant, other.Id = "globex", subject.JobID(subject.Video, "globex", "x")
 	if seq := store(t, r, other, other.GetId()); seq != first {
-		t.Fatalf("the letter of globex is %d, not %d", seq, first)
+		t.Fatalf("the dead letter of globex is %d, not %d", seq, first)
 	}
 	m.DryRun = false
 	if p := r.do(r.bulk().AttachUpstreamTasks(m)); p.GetFailedByCode()["letter_not_found"] != 1 || p.GetChanged() != 0 {

@@ -47,29 +47,29 @@ func (p *DeadLetterActions) within(e deadletter.Extent) *DeadLetterActions {
 	return &q
 }
 
-// letter is a dead letter as stored in its stream.
-type letter struct {
+// deadLetter is a dead letter as stored in its stream.
+type deadLetter struct {
 	*genbusv1.DeadLetter
 	seq     uint64
 	message string // Nats-Msg-Id
 }
 
-func (p *DeadLetterActions) letter(ctx context.Context, seq uint64) (letter, error) {
+func (p *DeadLetterActions) deadLetter(ctx context.Context, seq uint64) (deadLetter, error) {
 	if seq == 0 {
-		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is required"}})
+		return deadLetter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is required"}})
 	}
 	m, err := p.Streams.At(ctx, seq)
 	if errors.Is(err, broker.ErrNoMessage) || err == nil && p.stored != nil && !p.stored.Has(m) {
-		return letter{}, errcode.New(errcode.LetterNotFound, "dead letter %d not found: it never existed, or was redriven, attached, dropped or expired", seq)
+		return deadLetter{}, errcode.New(errcode.DeadLetterNotFound, "dead letter %d not found: it never existed, or was redriven, attached, dropped or expired", seq)
 	}
 	if err != nil {
-		return letter{}, fmt.Errorf("dead letter %d: %w", seq, err)
+		return deadLetter{}, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
 	return decode(m), nil
 }
 
 // ofJob reads the few dead letters of an accepted job and of earlier jobs with the same ID.
-func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.JobName) (found []letter, err error) {
+func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.JobName) (found []deadLetter, err error) {
 	for seq := uint64(1); ; {
 		m, err := p.Streams.NextOn(ctx, p.Streams.OfJob(n), seq)
 		if errors.Is(err, broker.ErrNoMessage) {
@@ -82,8 +82,8 @@ func (p *DeadLetterActions) ofJob(ctx context.Context, n subject.JobName) (found
 	}
 }
 
-func decode(m broker.Stored) letter {
-	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, message: m.Header.Get(jetstream.MsgIDHeader)}
+func decode(m broker.Stored) deadLetter {
+	l := deadLetter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, message: m.Header.Get(jetstream.MsgIDHeader)}
 	if err := proto.Unmarshal(m.Data, l.DeadLetter); err != nil {
 		f := errcode.New(errcode.Internal, "message %d on %s is not a dead letter; it can only be dropped", m.Seq, m.Subject)
 		l.DeadLetter = &genbusv1.DeadLetter{Error: f.TaskError()}
@@ -92,7 +92,7 @@ func decode(m broker.Stored) letter {
 }
 
 // size returns the size of the whole request, wherever it is stored.
-func (l letter) size() uint64 {
+func (l deadLetter) size() uint64 {
 	switch {
 	case l.GetDataRef() != nil:
 		return l.GetDataRef().GetSize()
@@ -104,14 +104,14 @@ func (l letter) size() uint64 {
 }
 
 // stored returns the dead letter as callers see it. The result shares memory with l.
-func (l letter) stored() *genbusv1.StoredDeadLetter {
+func (l deadLetter) stored() *genbusv1.StoredDeadLetter {
 	return &genbusv1.StoredDeadLetter{
 		Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.IsRejected(l.seq), Attachable: l.attachable(),
 	}
 }
 
 // data returns the request, wherever it is stored.
-func (p *DeadLetterActions) data(ctx context.Context, l letter) ([]byte, error) {
+func (p *DeadLetterActions) data(ctx context.Context, l deadLetter) ([]byte, error) {
 	if l.GetDataRef() == nil {
 		return l.GetData(), nil
 	}
@@ -124,7 +124,7 @@ func (p *DeadLetterActions) data(ctx context.Context, l letter) ([]byte, error) 
 
 // Summary returns one dead letter without its request and reply.
 func (p *DeadLetterActions) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
-	l, err := p.letter(ctx, seq)
+	l, err := p.deadLetter(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -133,10 +133,10 @@ func (p *DeadLetterActions) Summary(ctx context.Context, seq uint64) (*genbusv1.
 	return out, nil
 }
 
-// Letter returns one dead letter. Data from the object store replaces data_ref, unless the data is
-// lost or would make the message exceed grpc.max_message_bytes.
-func (p *DeadLetterActions) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
-	l, err := p.letter(ctx, seq)
+// DeadLetter returns one dead letter. Data from the object store replaces data_ref, unless the data
+// is lost or would make the message exceed grpc.max_message_bytes.
+func (p *DeadLetterActions) DeadLetter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+	l, err := p.deadLetter(ctx, seq)
 	if err != nil {
 		return nil, err
 	}

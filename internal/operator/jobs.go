@@ -349,7 +349,7 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Record
 	switch phase := e.Job.GetExecution().GetPhase(); {
 	case p.Queue.Items.Waits(item):
 		out.State = genbusv1.WorkItemPlace_STATE_WAITING
-		out.Ahead, err = p.Queue.Items.Ahead(ctx, item)
+		out.Ahead, err = p.Queue.Items.StoredBefore(ctx, item)
 	case phase == genbusv1.JobPhase_JOB_PHASE_QUEUED && e.Job.GetExecution().GetFirstSubmitAt() == nil:
 		out.State = genbusv1.WorkItemPlace_STATE_READY
 	default:

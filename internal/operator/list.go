@@ -41,7 +41,7 @@ type Query struct {
 // Page holds dead letters without their requests and replies. Dead letters of jobs come first,
 // followed by rejected requests, each group oldest first.
 type Page struct {
-	Letters []*genbusv1.StoredDeadLetter
+	DeadLetters []*genbusv1.StoredDeadLetter
 	// Next is the token of the next page, or empty on the last one. A short or empty page is not
 	// necessarily the last one, because one call scans a bounded number of dead letters.
 	Next string
@@ -110,11 +110,11 @@ type window struct {
 }
 
 func (w *window) full() bool {
-	return len(w.page.Letters) >= w.query.Size || w.bytes >= maxPageBytes || w.scanned >= maxScan || w.read >= maxScanBytes
+	return len(w.page.DeadLetters) >= w.query.Size || w.bytes >= maxPageBytes || w.scanned >= maxScan || w.read >= maxScanBytes
 }
 
 // wants counts a message as scanned and reports whether it matches.
-func (w *window) wants(m broker.Stored, l letter) bool {
+func (w *window) wants(m broker.Stored, l deadLetter) bool {
 	w.scanned++
 	w.read += len(m.Data)
 	if w.query.stored != nil && !w.query.stored.Has(m) {
@@ -126,6 +126,6 @@ func (w *window) wants(m broker.Stored, l letter) bool {
 // add appends a dead letter without its request and reply.
 func (w *window) add(l *genbusv1.StoredDeadLetter) {
 	l.Letter.Data, l.Letter.Reply = nil, nil
-	w.page.Letters = append(w.page.Letters, l)
+	w.page.DeadLetters = append(w.page.DeadLetters, l)
 	w.bytes += proto.Size(l)
 }

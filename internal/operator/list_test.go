@@ -22,10 +22,10 @@ func (r *replica) pages(q Query) (seqs []uint64, pages int) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		for _, l := range page.Letters {
+		for _, l := range page.DeadLetters {
 			seqs = append(seqs, l.GetSequence())
 			if len(l.GetLetter().GetData()) != 0 {
-				r.t.Errorf("letter %d is listed with its data", l.GetSequence())
+				r.t.Errorf("dead letter %d is listed with its data", l.GetSequence())
 			}
 		}
 		if pages++; page.Next == "" {
@@ -68,7 +68,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	if _, pages := r.pages(Query{Size: 9}); pages != 5 {
-		t.Errorf("45 letters in pages of 9 are %d pages", pages)
+		t.Errorf("45 dead letters in pages of 9 are %d pages", pages)
 	}
 	for _, q := range []Query{{Kind: "audio"}, {Tenant: "a b"}, {Size: -1}, {Token: "x"}, {Token: "0"}} {
 		_, err := r.List(t.Context(), q)
@@ -88,28 +88,28 @@ func TestListIsBounded(t *testing.T) {
 		store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "t", Error: &genbusv1.TaskError{Code: "big"}, Headers: header}, fmt.Sprint("x", i))
 	}
 	page, err := r.List(t.Context(), Query{Size: 100})
-	if err != nil || len(page.Letters) != 3 || page.Next == "" {
-		t.Fatalf("%d letters of 400 KiB in one page, next %q, %v", len(page.Letters), page.Next, err)
+	if err != nil || len(page.DeadLetters) != 3 || page.Next == "" {
+		t.Fatalf("%d dead letters of 400 KiB in one page, next %q, %v", len(page.DeadLetters), page.Next, err)
 	}
 	if all, _ := r.pages(Query{Size: 100}); len(all) != 9 {
-		t.Errorf("%d letters over all pages", len(all))
+		t.Errorf("%d dead letters over all pages", len(all))
 	}
 	for range maxScan {
 		store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "t", Error: &genbusv1.TaskError{Code: "small"}}, "y")
 	}
 	last := store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "t", Error: &genbusv1.TaskError{Code: "last"}}, "z")
 	page, err = r.List(t.Context(), Query{Code: "last"})
-	if err != nil || len(page.Letters) != 0 || page.Next == "" {
-		t.Errorf("a page after %d letters has %d, next %q, %v", maxScan, len(page.Letters), page.Next, err)
+	if err != nil || len(page.DeadLetters) != 0 || page.Next == "" {
+		t.Errorf("a page after %d dead letters has %d, next %q, %v", maxScan, len(page.DeadLetters), page.Next, err)
 	}
 	if all, pages := r.pages(Query{Code: "last"}); !slices.Equal(all, []uint64{last}) || pages != 2 {
 		t.Errorf("found %v in %d pages", all, pages)
 	}
 }
 
-// TestWhatIsNoLetter checks that an invalid message can be listed and dropped, and does not hide
-// later dead letters.
-func TestWhatIsNoLetter(t *testing.T) {
+// TestWhatIsNoDeadLetter checks that an invalid message can be listed and dropped, and does not
+// hide later dead letters.
+func TestWhatIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
 	m := msgOf(r.o.Broker.Names().DeadLetter(subject.Video, "t", "x"), []byte("\xff\xff"))
@@ -121,21 +121,21 @@ func TestWhatIsNoLetter(t *testing.T) {
 	if all, _ := r.pages(Query{}); !slices.Equal(all, []uint64{ack.Seq, good}) {
 		t.Errorf("listed %v", all)
 	}
-	if l, err := r.Letter(t.Context(), ack.Seq); err != nil || l.GetLetter().GetError().GetMessage() == "" {
+	if l, err := r.DeadLetter(t.Context(), ack.Seq); err != nil || l.GetLetter().GetError().GetMessage() == "" {
 		t.Errorf("%v, %v", l, err)
 	}
 	for _, f := range []func() error{
 		func() error { _, err := r.Redrive(t.Context(), ack.Seq); return err },
 		func() error { _, err := r.Attach(t.Context(), ack.Seq, "x"); return err },
 	} {
-		if err := f(); errcode.CodeOf(err) != errcode.LetterUnusable {
+		if err := f(); errcode.CodeOf(err) != errcode.DeadLetterUnusable {
 			t.Errorf("got %v", err)
 		}
 	}
 	if err := r.Drop(t.Context(), ack.Seq); err != nil {
 		t.Error(err)
 	}
-	r.gone(ack.Seq)
+	r.isRemoved(ack.Seq)
 }
 
 // large returns a body for the object store.
@@ -143,21 +143,21 @@ func large(prompt string) string {
 	return `{"model":"sandbox-video","prompt":"` + prompt + strings.Repeat(" cat", 100<<10) + `"}`
 }
 
-// TestALetterHasItsOwnBody checks that a dead letter's body survives the erasure of its job, is
+// TestADeadLetterHasItsOwnBody checks that a dead letter's body survives the erasure of its job, is
 // redriven whole, and is removed with the dead letter.
-func TestALetterHasItsOwnBody(t *testing.T) {
+func TestADeadLetterHasItsOwnBody(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
 		r := newReplica(t, open(t), up).start()
 		body := large("a")
-		l := r.unknownLetter(up, "u", body)
+		l := r.unknownDeadLetter(up, "u", body)
 		if err := r.Erase(t.Context(), videoName(l.GetLetter().GetId())); err != nil {
 			t.Fatal(err)
 		}
-		whole, err := r.Letter(t.Context(), l.GetSequence())
+		whole, err := r.DeadLetter(t.Context(), l.GetSequence())
 		if err != nil || string(whole.GetLetter().GetData()) != body || whole.GetDataSize() != uint64(len(body)) || whole.GetLetter().GetDataRef() != nil {
-			t.Fatalf("after the erasure the letter has %d bytes, %v", len(whole.GetLetter().GetData()), err)
+			t.Fatalf("after the erasure the dead letter has %d bytes, %v", len(whole.GetLetter().GetData()), err)
 		}
 		e, err := r.Redrive(t.Context(), l.GetSequence())
 		if err != nil {
@@ -211,16 +211,16 @@ func TestDropLeavesTheBodyOfAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := r.o.Bodies.Get(t.Context(), publisher.BodyOf(input)); err != nil || len(got) == 0 {
-		t.Errorf("the job's body is gone with the letter: %v", err)
+		t.Errorf("the job's body is gone with the dead letter: %v", err)
 	}
-	if err := r.Drop(t.Context(), ofJob); errcode.CodeOf(err) != errcode.LetterNotFound {
+	if err := r.Drop(t.Context(), ofJob); errcode.CodeOf(err) != errcode.DeadLetterNotFound {
 		t.Errorf("dropped twice: %v", err)
 	}
 }
 
-// TestALetterThatIsTooLongStaysWhereItIs checks that a dead letter keeps data_ref if its request is
-// too long or lost.
-func TestALetterThatIsTooLongStaysWhereItIs(t *testing.T) {
+// TestADeadLetterThatIsTooLongStaysWhereItIs checks that a dead letter keeps data_ref if its
+// request is too long or lost.
+func TestADeadLetterThatIsTooLongStaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
 	r.o.Config.Now().GRPC.MaxMessageBytes = 1 << 20
@@ -229,7 +229,7 @@ func TestALetterThatIsTooLongStaysWhereItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, ref := range map[string]*genbusv1.BlobRef{"too long": publisher.BlobRef(ref), "gone": lostBody} {
-		l, err := r.Letter(t.Context(), store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", DataRef: ref}, "x"))
+		l, err := r.DeadLetter(t.Context(), store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", DataRef: ref}, "x"))
 		if err != nil || len(l.GetLetter().GetData()) != 0 || l.GetLetter().GetDataRef() == nil || l.GetDataSize() != ref.GetSize() {
 			t.Errorf("%s: %v, %v", name, l, err)
 		}

@@ -12,7 +12,7 @@ import (
 // LookUp asks the upstream of a dead letter for its task, by the ID that we sent with the
 // submission. It changes nothing. Attach does the same lookup if it needs one.
 func (p *DeadLetterActions) LookUp(ctx context.Context, seq uint64) (*genbusv1.LookUp, error) {
-	l, err := p.letter(ctx, seq)
+	l, err := p.deadLetter(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (p *DeadLetterActions) LookUp(ctx context.Context, seq uint64) (*genbusv1.L
 	return p.lookUp(ctx, l, data)
 }
 
-func (p *DeadLetterActions) lookUp(ctx context.Context, l letter, data []byte) (*genbusv1.LookUp, error) {
+func (p *DeadLetterActions) lookUp(ctx context.Context, l deadLetter, data []byte) (*genbusv1.LookUp, error) {
 	submitted := l.task()
 	client, ok := p.Routes.Client(submitted)
 	if l.attachable() && !ok {
@@ -31,7 +31,7 @@ func (p *DeadLetterActions) lookUp(ctx context.Context, l letter, data []byte) (
 	}
 	vendor, finds := client.(upstream.Finder)
 	if !finds || !l.attachable() || l.GetOwnTaskId() == "" {
-		return nil, errcode.New(errcode.LetterUnusable,
+		return nil, errcode.New(errcode.DeadLetterUnusable,
 			"dead letter %d: this upstream's protocol has no search by our ID; check the upstream's own list", l.seq)
 	}
 	home, _ := p.Routes.Home(submitted)

@@ -11,9 +11,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestALetterIsLookedUp checks that an upstream finds a task by our id and that Attach uses the
+// TestADeadLetterIsLookedUp checks that an upstream finds a task by our id and that Attach uses the
 // result.
-func TestALetterIsLookedUp(t *testing.T) {
+func TestADeadLetterIsLookedUp(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
 	r := newReplica(t, brokertest.Single(t), up).start()
@@ -23,7 +23,7 @@ func TestALetterIsLookedUp(t *testing.T) {
 	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || v.GetExecution().GetOwnTaskId() == "" {
 		t.Fatalf("the job is %v", v)
 	}
-	letter := deadletter.Letter(deadletter.WorkItemFromLog(v), v, errcode.New(errcode.SubmissionUnknown, "lost"))
+	letter := deadletter.FromJob(deadletter.WorkItemFromLog(v), v, errcode.New(errcode.SubmissionUnknown, "lost"))
 	letter.UpstreamTaskId, letter.Data = "", []byte(request)
 	store := deadletter.Store{Broker: r.o.Broker, Bodies: r.o.Bodies, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}
 	put := func(occasion string) uint64 {
@@ -31,7 +31,7 @@ func TestALetterIsLookedUp(t *testing.T) {
 		if err := store.Put(t.Context(), letter, v.GetId(), occasion); err != nil {
 			t.Fatal(err)
 		}
-		return r.letterOf(v.GetId()).GetSequence()
+		return r.deadLetterOf(v.GetId()).GetSequence()
 	}
 	seq := put("lost")
 	found, err := r.LookUp(t.Context(), seq)

@@ -40,7 +40,7 @@ func New(p *parts.Parts, member *fleet.Member, cancel Cancel) Operator {
 		},
 		Routes: &Routes{
 			Config: p.Config, Table: p.Routes, Queue: p.Queue, Rates: p.Index, Audit: record,
-			Settler: orphans.Settler{Log: p.Log, Queue: p.Queue, DeadLetters: p.DeadLetters, Logger: p.Logger},
+			Ender: orphans.Ender{Log: p.Log, Queue: p.Queue, DeadLetters: p.DeadLetters, Logger: p.Logger},
 		},
 		Jobs:     Jobs{Log: p.Log, Index: p.Index, Queue: p.Queue, Eraser: p.Eraser, Fleet: member},
 		Audit:    record,

@@ -19,7 +19,7 @@ func (p *Routes) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, error)
 	out := make([]*genbusv1.OrphanedRoute, 0, len(found))
 	for _, r := range found {
 		out = append(out, &genbusv1.OrphanedRoute{
-			Kind: string(r.Kind), Name: r.Name, Ready: r.Ready, Waiting: r.Waiting, Oldest: timestamppb.New(r.Oldest),
+			Kind: string(r.Kind), Name: r.Name, Ready: r.Ready, Waiting: r.Backlog, Oldest: timestamppb.New(r.Oldest),
 		})
 	}
 	return out, err
@@ -41,7 +41,7 @@ func (p *Routes) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest
 	if err := p.unserved(ctx, kind, name); err != nil {
 		return nil, err
 	}
-	settled, err := p.Settler.Fail(ctx, kind, name, m.GetPageToken())
+	settled, err := p.Ender.Fail(ctx, kind, name, m.GetPageToken())
 	if errors.Is(err, queue.ErrPageToken) {
 		return nil, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 	}

@@ -28,9 +28,9 @@ const (
 // Overview builds the data for an overview of the whole service. It builds at most one overview per
 // second, and only on demand. All callers share the result or its error.
 type Overview struct {
-	routes  *Routes
-	letters *deadletter.Counter
-	fleet   *fleet.Member
+	routes      *Routes
+	deadLetters *deadletter.Counter
+	fleet       *fleet.Member
 
 	mu     sync.Mutex
 	latest *snapshot
@@ -55,7 +55,7 @@ type pauser struct {
 
 // NewOverview returns an Overview of the given parts.
 func NewOverview(routes *Routes, letters *deadletter.Counter, member *fleet.Member) *Overview {
-	return &Overview{routes: routes, letters: letters, fleet: member}
+	return &Overview{routes: routes, deadLetters: letters, fleet: member}
 }
 
 // Get builds an overview, unless the latest one is less than a second old or still being built. It
@@ -131,7 +131,7 @@ func (p *Overview) build(ctx context.Context, of *snapshot) (*genbusv1.GetOvervi
 	parts.Go(func() { rates, noIndex = p.routes.Rates.Rates(ctx) })
 	parts.Go(func() {
 		var n deadletter.Counts
-		if n, noLetters = p.letters.Count(ctx); noLetters == nil {
+		if n, noLetters = p.deadLetters.Count(ctx); noLetters == nil {
 			out.DeadLetters = &genbusv1.DeadLetterCounts{OutcomeUnknown: n.OutcomeUnknown, Other: n.Other, Uncounted: n.Uncounted, Rejected: n.Rejected}
 		}
 	})

@@ -247,7 +247,7 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	}
 	got := build()
 	if !slices.Equal(got.GetMissing(), []string{"dead_letters"}) || got.GetDeadLetters() != nil || videoRoute(got) == nil || got.GetReplicas() != 1 || len(got.GetUpstreams()) != 1 {
-		t.Errorf("without the stream of letters: %v", got)
+		t.Errorf("without the stream of dead letters: %v", got)
 	}
 	r.Rates = jobindex.New(jobindex.Options{Log: r.o.Log, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}) // never ready
 	ended, end := context.WithCancel(t.Context())

@@ -26,7 +26,7 @@ import (
 // Concurrent and repeated calls create only one job, so a call that failed after the job was
 // accepted can be repeated.
 func (p *DeadLetterActions) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
-	l, err := p.letter(ctx, seq)
+	l, err := p.deadLetter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
@@ -50,7 +50,7 @@ func (p *DeadLetterActions) Redrive(ctx context.Context, seq uint64) (joblog.Ent
 // replica may then continue or complete the job. An orphaned submission is never refused, because
 // it concerns an additional upstream task. Neither is the dead letter of an earlier job with the
 // same ID.
-func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) error {
+func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l deadLetter) error {
 	if deadletter.IsRejected(l.seq) || l.GetId() == "" || errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		return nil
 	}
@@ -67,12 +67,12 @@ func (p *DeadLetterActions) refuseUnlessFailed(ctx context.Context, l letter) er
 	case e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED:
 		return nil
 	}
-	return errcode.New(errcode.LetterResolved, "dead letter %d was not sent again: its job %s has completed; drop the letter", l.seq, l.GetId()).ForJob(l.GetId())
+	return errcode.New(errcode.DeadLetterResolved, "dead letter %d was not sent again: its job %s has completed; drop the letter", l.seq, l.GetId()).ForJob(l.GetId())
 }
 
 // resolve creates the job for a dead letter, or finds it if it already exists, and removes the dead
 // letter.
-func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
+func (p *DeadLetterActions) resolve(ctx context.Context, l deadLetter, r admission.Request) (joblog.Entry, error) {
 	entry, found, err := p.acceptedAs(ctx, l, r)
 	if !found && err == nil {
 		source := l.source()
@@ -81,7 +81,7 @@ func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.R
 	}
 	if f := errcode.From(err); f != nil {
 		if f.Code == errcode.IdempotencyKeyReused {
-			f = errcode.New(errcode.LetterResolved, "dead letter %d already became job %s by another action; check that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
+			f = errcode.New(errcode.DeadLetterResolved, "dead letter %d already became job %s by another action; check that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
 		}
 		return joblog.Entry{}, f
 	}
@@ -97,7 +97,7 @@ func (p *DeadLetterActions) resolve(ctx context.Context, l letter, r admission.R
 // replica died between writing the dead letter and recording the refusal, and the message was then
 // redelivered under another configuration. A job entry without a route is a recorded refusal and
 // does not count.
-func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admission.Request) (e joblog.Entry, found bool, err error) {
+func (p *DeadLetterActions) acceptedAs(ctx context.Context, l deadLetter, r admission.Request) (e joblog.Entry, found bool, err error) {
 	if !deadletter.IsRejected(l.seq) || l.GetId() == "" {
 		return joblog.Entry{}, false, nil
 	}
@@ -119,7 +119,7 @@ func (p *DeadLetterActions) acceptedAs(ctx context.Context, l letter, r admissio
 // same source, even if the next holder of its work item writes a resolved one again. But each
 // additional upstream task has its own source, and the source of a rejected message is its place in
 // the inbox.
-func (l letter) source() admission.Source {
+func (l deadLetter) source() admission.Source {
 	if deadletter.IsRejected(l.seq) {
 		return admission.ByRejected(l.message)
 	}
@@ -127,14 +127,14 @@ func (l letter) source() admission.Source {
 	if errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 		paid = strings.Join([]string{l.GetUpstream(), l.GetUpstreamKey(), l.GetUpstreamTaskId()}, "\x00")
 	}
-	return admission.ByLetterOf(l.GetId(), l.GetWork().GetAcceptedAt().AsTime(), paid)
+	return admission.ByDeadLetterOf(l.GetId(), l.GetWork().GetAcceptedAt().AsTime(), paid)
 }
 
 // requestOf returns the request in a dead letter. A rejected message is decoded again. release is
 // never nil. The caller must call it after the admission.
-func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
+func (p *DeadLetterActions) requestOf(ctx context.Context, l deadLetter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
-		return r, func() {}, errcode.New(errcode.LetterUnusable,
+		return r, func() {}, errcode.New(errcode.DeadLetterUnusable,
 			"dead letter %d: only %d of %d bytes of its request are stored; ask the caller to send it again, then drop the dead letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
 	}
 	data, err := p.data(ctx, l)
@@ -145,7 +145,7 @@ func (p *DeadLetterActions) requestOf(ctx context.Context, l letter) (r natsreq.
 		return p.messageOf(ctx, l, data)
 	}
 	if l.GetWork() == nil || len(data) == 0 {
-		return r, func() {}, errcode.New(errcode.LetterUnusable, "dead letter %d has no request to send again", l.seq)
+		return r, func() {}, errcode.New(errcode.DeadLetterUnusable, "dead letter %d has no request to send again", l.seq)
 	}
 	r.Request = accepted(l, data)
 	return r, func() {}, nil
@@ -156,7 +156,7 @@ const uploadWait = 2 * time.Second
 
 // messageOf decodes a message that was never accepted and reads its upload again. It ignores an
 // expiry time that has passed.
-func (p *DeadLetterActions) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
+func (p *DeadLetterActions) messageOf(ctx context.Context, l deadLetter, data []byte) (r natsreq.Incoming, release func(), err error) {
 	header := nats.Header{}
 	for _, h := range l.GetHeaders() {
 		header[h.GetKey()] = h.GetValues()
@@ -183,17 +183,17 @@ func (p *DeadLetterActions) messageOf(ctx context.Context, l letter, data []byte
 
 // withoutUpload returns the error for a missing upload. Either the upload is lost, or another
 // caller has just redriven the dead letter.
-func (p *DeadLetterActions) withoutUpload(ctx context.Context, l letter) error {
-	if _, err := p.letter(ctx, l.seq); err != nil {
+func (p *DeadLetterActions) withoutUpload(ctx context.Context, l deadLetter) error {
+	if _, err := p.deadLetter(ctx, l.seq); err != nil {
 		return err
 	}
-	return errcode.New(errcode.LetterUnusable,
+	return errcode.New(errcode.DeadLetterUnusable,
 		"dead letter %d refers to a stored request that the tenant's object store no longer has (kept for nats.streams.tasks.max_age); "+
 			"ask the caller to upload and send it again, then drop the dead letter", l.seq)
 }
 
 // accepted returns the request in a dead letter of an accepted job.
-func accepted(l letter, data []byte) admission.Request {
+func accepted(l deadLetter, data []byte) admission.Request {
 	work := l.GetWork()
 	r := admission.Request{
 		Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), Body: body.Parse(data), Labels: work.GetLabels(), RetryOf: retryOf(l, ""),
@@ -209,7 +209,7 @@ func accepted(l letter, data []byte) admission.Request {
 }
 
 // retryOf returns the dead letter's job ID or, if there is none, the value of otherwise.
-func retryOf(l letter, otherwise string) string {
+func retryOf(l deadLetter, otherwise string) string {
 	if _, ok := subject.KindOf(l.GetId()); ok {
 		return l.GetId()
 	}

@@ -50,12 +50,12 @@ func TestRedriveMakesOneJob(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
 		one, two := newReplica(t, open(t), up).start(), newReplica(t, open(t), up)
-		l := one.unknownLetter(up, "r", videoBody)
+		l := one.unknownDeadLetter(up, "r", videoBody)
 		before := up.Sandbox.Stats().Creates
 		ids, codes := together(8, func(i int) (joblog.Entry, error) {
 			return []*replica{one, two}[i%2].Redrive(t.Context(), l.GetSequence())
 		})
-		if len(ids) != 1 || len(codes) > 1 || codes[string(errcode.LetterNotFound)]+ids[first(ids)] != 8 {
+		if len(ids) != 1 || len(codes) > 1 || codes[string(errcode.DeadLetterNotFound)]+ids[first(ids)] != 8 {
 			t.Fatalf("jobs %v, errors %v", ids, codes)
 		}
 		end := one.end(videoName(first(ids)))
@@ -66,7 +66,7 @@ func TestRedriveMakesOneJob(t *testing.T) {
 		if creates := up.Sandbox.Stats().Creates - before; creates != 1 || up.Sandbox.Stats().CreatesPerKey[v.GetId()] != 1 {
 			t.Errorf("%d creates", creates)
 		}
-		one.gone(l.GetSequence())
+		one.isRemoved(l.GetSequence())
 	})
 }
 
@@ -89,7 +89,7 @@ func TestAJobThatGoesOnIsNotRedriven(t *testing.T) {
 	if err := dead.PutJob(t.Context(), item, e.Job, errcode.New(errcode.UpstreamRemoved, "its route is gone")); err != nil {
 		t.Fatal(err)
 	}
-	l := r.letterOf(e.Job.GetId())
+	l := r.deadLetterOf(e.Job.GetId())
 	r.until(e.Name(), genbusv1.JobPhase_JOB_PHASE_QUEUED)
 	if _, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.NotTerminal {
 		t.Errorf("redriven before its end: %v", err)
@@ -97,7 +97,7 @@ func TestAJobThatGoesOnIsNotRedriven(t *testing.T) {
 	r.start()
 	r.end(e.Name())
 	creates := up.Sandbox.Stats().Creates
-	if _, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.LetterResolved || errcode.From(err).JobID != e.Job.GetId() {
+	if _, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.DeadLetterResolved || errcode.From(err).JobID != e.Job.GetId() {
 		t.Errorf("redriven: %v", err)
 	}
 	if n := up.Sandbox.Stats().Creates; n != creates {
@@ -114,7 +114,7 @@ func first(ids map[string]int) string {
 
 // crashes simulates the points at which a redrive or an attachment may be cut off.
 var crashes = map[string]func(t *testing.T, r *replica, e joblog.Entry){
-	"before the letter was removed": func(*testing.T, *replica, joblog.Entry) {},
+	"before the dead letter was removed": func(*testing.T, *replica, joblog.Entry) {},
 	"before the first event": func(t *testing.T, r *replica, e joblog.Entry) {
 		s, err := r.o.Broker.JetStream().Stream(t.Context(), r.o.Broker.Names().Tasks())
 		if err == nil {
@@ -134,7 +134,7 @@ func TestRedriveAfterACrash(t *testing.T) {
 		for name, crash := range crashes {
 			up := newSandbox(t)
 			one := newReplica(t, open(t), up).start()
-			l := one.unknownLetter(up, name, videoBody)
+			l := one.unknownDeadLetter(up, name, videoBody)
 			one.stop()
 			before := up.Sandbox.Stats().Creates
 			e := one.redriveWithoutRemoval(l.GetSequence())
@@ -152,7 +152,7 @@ func TestRedriveAfterACrash(t *testing.T) {
 			if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
 				t.Errorf("%s: %d creates", name, creates)
 			}
-			two.gone(l.GetSequence())
+			two.isRemoved(l.GetSequence())
 			two.stop()
 		}
 	})
@@ -161,7 +161,7 @@ func TestRedriveAfterACrash(t *testing.T) {
 // redriveWithoutRemoval redrives like an operator whose replica crashes after the acceptance.
 func (r *replica) redriveWithoutRemoval(seq uint64) joblog.Entry {
 	r.t.Helper()
-	l, err := r.letter(r.t.Context(), seq)
+	l, err := r.deadLetter(r.t.Context(), seq)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func (r *replica) redriveWithoutRemoval(seq uint64) joblog.Entry {
 	return r.accept(l, request.Request)
 }
 
-func (r *replica) accept(l letter, request admission.Request) joblog.Entry {
+func (r *replica) accept(l deadLetter, request admission.Request) joblog.Entry {
 	r.t.Helper()
 	source := l.source()
 	request.Source, request.RequestID = &source, ""
@@ -210,10 +210,10 @@ func TestRedriveOfAMessage(t *testing.T) {
 	} {
 		m.Subject = b.Names().Request(subject.Video, "acme")
 		r.request(m)
-		await(t, name, func() bool { return len(r.letters(Query{})) == 1 })
-		l := r.letters(Query{})[0]
+		await(t, name, func() bool { return len(r.deadLetters(Query{})) == 1 })
+		l := r.deadLetters(Query{})[0]
 		if l.GetLetter().GetWork() != nil {
-			t.Errorf("%s: the letter has a work item: %v", name, l.GetLetter().GetWork())
+			t.Errorf("%s: the dead letter has a work item: %v", name, l.GetLetter().GetWork())
 		}
 		if e, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.ModelNotFound {
 			t.Fatalf("%s: without a route: %v, %v", name, e.Job, err)
@@ -230,7 +230,7 @@ func TestRedriveOfAMessage(t *testing.T) {
 			t.Errorf("%s: ended %v", name, end.Job.GetError())
 		}
 		later.stop()
-		r.gone(l.GetSequence())
+		r.isRemoved(l.GetSequence())
 	}
 }
 
@@ -254,8 +254,8 @@ func TestRedriveIsRefused(t *testing.T) {
 		change func(*genbusv1.DeadLetter)
 		code   errcode.Code
 	}{
-		"no work item": {func(l *genbusv1.DeadLetter) { l.Work = nil }, errcode.LetterUnusable},
-		"no request":   {func(l *genbusv1.DeadLetter) { l.Data = nil }, errcode.LetterUnusable},
+		"no work item": {func(l *genbusv1.DeadLetter) { l.Work = nil }, errcode.DeadLetterUnusable},
+		"no request":   {func(l *genbusv1.DeadLetter) { l.Data = nil }, errcode.DeadLetterUnusable},
 		"request lost": {func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, lostBody }, errcode.InputLost},
 	} {
 		l := poisoned(1)
@@ -264,12 +264,12 @@ func TestRedriveIsRefused(t *testing.T) {
 		if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != row.code {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := r.Letter(t.Context(), seq); err != nil {
-			t.Errorf("%s: a letter that could not be redriven is gone: %v", name, err)
+		if _, err := r.DeadLetter(t.Context(), seq); err != nil {
+			t.Errorf("%s: a dead letter that could not be redriven is gone: %v", name, err)
 		}
 	}
-	if _, err := r.Redrive(t.Context(), 1<<40); errcode.CodeOf(err) != errcode.LetterNotFound {
-		t.Errorf("a letter that never was: %v", err)
+	if _, err := r.Redrive(t.Context(), 1<<40); errcode.CodeOf(err) != errcode.DeadLetterNotFound {
+		t.Errorf("a dead letter that never was: %v", err)
 	}
 }
 
@@ -303,12 +303,12 @@ func TestRemovalThatFails(t *testing.T) {
 	}
 }
 
-// TestALetterThatComesBackMakesNoSecondJob checks that a dead letter rewritten after it was
+// TestADeadLetterThatComesBackMakesNoSecondJob checks that a dead letter rewritten after it was
 // resolved makes no second job, and that each additional upstream task makes another one.
-func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
+func TestADeadLetterThatComesBackMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
-	letterOf := func(code errcode.Code, task string) *genbusv1.DeadLetter {
+	deadLetterOf := func(code errcode.Code, task string) *genbusv1.DeadLetter {
 		id := subject.JobID(subject.Video, "acme", "x")
 		return &genbusv1.DeadLetter{
 			Id: id, Kind: "video", Tenant: "acme", Data: []byte(videoBody), Error: &genbusv1.TaskError{Code: string(code)},
@@ -328,7 +328,7 @@ func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
 		{errcode.OrphanedSubmission, "another", "of another"},
 		{errcode.OrphanedSubmission, "one", "of one"},
 	} {
-		seq := store(t, r, letterOf(c.code, c.task), subject.JobID(subject.Video, "acme", "x"))
+		seq := store(t, r, deadLetterOf(c.code, c.task), subject.JobID(subject.Video, "acme", "x"))
 		e, err := r.Redrive(t.Context(), seq)
 		if err != nil {
 			t.Fatal(err)
@@ -337,7 +337,7 @@ func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
 			t.Errorf("%s %q made %s, and then %s", c.code, c.task, was, e.Job.GetId())
 		}
 		made[c.job] = e.Job.GetId()
-		r.gone(seq)
+		r.isRemoved(seq)
 	}
 	if made["of one"] == made["of another"] || made["of one"] == made["the job's own"] {
 		t.Errorf("the jobs are %v", made)

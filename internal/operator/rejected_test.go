@@ -50,7 +50,7 @@ func TestRejectedRequestsAreListedAfterJobs(t *testing.T) {
 		job := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Error: &genbusv1.TaskError{Code: "poisoned"}}
 		jobs := []uint64{store(t, r, job, "x"), store(t, r, job, "y")}
 		if rejected[0] < subject.FirstRejected {
-			t.Errorf("a rejected request has the number %d, which a job's letter can have", rejected[0])
+			t.Errorf("a rejected request has the number %d, which a job's dead letter can have", rejected[0])
 		}
 		for _, size := range []int{0, 1, 3} {
 			if got, _ := r.pages(Query{Size: size}); !slices.Equal(got, append(slices.Clone(jobs), rejected...)) {
@@ -60,9 +60,9 @@ func TestRejectedRequestsAreListedAfterJobs(t *testing.T) {
 		if got, _ := r.pages(Query{Code: string(errcode.ModelNotFound)}); !slices.Equal(got, rejected) {
 			t.Errorf("by code: %v", got)
 		}
-		for i, l := range r.letters(Query{}) {
+		for i, l := range r.deadLetters(Query{}) {
 			if l.GetRejected() != (i >= len(jobs)) {
-				t.Errorf("letter %d says rejected: %t", l.GetSequence(), l.GetRejected())
+				t.Errorf("dead letter %d says rejected: %t", l.GetSequence(), l.GetRejected())
 			}
 		}
 	})
@@ -84,15 +84,15 @@ func TestOneMessageMakesOneJob(t *testing.T) {
 	}
 	r := newReplica(t, b, newSandbox(t), withRoute("later"))
 	first := reject(t, r, refusedMessage(b, 0), 7)
-	await(t, "the second letter", func() bool { return reject(t, r, refusedMessage(b, 0), 7) > first })
+	await(t, "the second dead letter", func() bool { return reject(t, r, refusedMessage(b, 0), 7) > first })
 	ids := map[string]bool{}
-	for _, l := range r.letters(Query{}) {
+	for _, l := range r.deadLetters(Query{}) {
 		e, err := r.Redrive(t.Context(), l.GetSequence())
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids[e.Job.GetId()] = true
-		r.gone(l.GetSequence())
+		r.isRemoved(l.GetSequence())
 	}
 	other, err := r.Redrive(t.Context(), reject(t, r, refusedMessage(b, 0), 8))
 	if err != nil || len(ids) != 1 || ids[other.Job.GetId()] {
@@ -100,9 +100,9 @@ func TestOneMessageMakesOneJob(t *testing.T) {
 	}
 }
 
-// TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob checks that redriving a message that was
-// accepted on redelivery returns its job.
-func TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob(t *testing.T) {
+// TestAMessageThatWasAcceptedAfterItsDeadLetterMakesNoOtherJob checks that redriving a message that
+// was accepted on redelivery returns its job.
+func TestAMessageThatWasAcceptedAfterItsDeadLetterMakesNoOtherJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -121,7 +121,7 @@ func TestAMessageThatWasAcceptedAfterItsLetterMakesNoOtherJob(t *testing.T) {
 		if e, err := r.Redrive(t.Context(), seq); err != nil || e.Job.GetId() != first.Job.GetId() {
 			t.Errorf("redriven as %v, %v", e.Job, err)
 		}
-		r.gone(seq)
+		r.isRemoved(seq)
 		letter.Data = []byte(`{"model":"later","prompt":"another dog"}`)
 		other, err := r.Redrive(t.Context(), reject(t, r, letter, 8))
 		if err != nil || other.Job.GetId() == first.Job.GetId() {
@@ -143,14 +143,14 @@ func TestACutRequestIsNotRedriven(t *testing.T) {
 	l := refusedMessage(b, 300<<10)
 	size := uint64(len(l.GetData()))
 	seq := reject(t, r, l, 1)
-	if shown, err := r.Letter(t.Context(), seq); err != nil || shown.GetDataSize() != size || shown.GetLetter().GetCut().GetSize() != size {
-		t.Errorf("the letter is shown as %v, %v", shown, err)
+	if shown, err := r.DeadLetter(t.Context(), seq); err != nil || shown.GetDataSize() != size || shown.GetLetter().GetCut().GetSize() != size {
+		t.Errorf("the dead letter is shown as %v, %v", shown, err)
 	}
-	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterUnusable {
+	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.DeadLetterUnusable {
 		t.Errorf("redriven: %v", err)
 	}
 	if err := r.Drop(t.Context(), seq); err != nil {
 		t.Error(err)
 	}
-	r.gone(seq)
+	r.isRemoved(seq)
 }

@@ -11,7 +11,7 @@ import (
 
 // Drop removes a dead letter and its body.
 func (p *DeadLetterActions) Drop(ctx context.Context, seq uint64) error {
-	l, err := p.letter(ctx, seq)
+	l, err := p.deadLetter(ctx, seq)
 	if err != nil {
 		return err
 	}
@@ -24,9 +24,9 @@ func (p *DeadLetterActions) Drop(ctx context.Context, seq uint64) error {
 // remove deletes a dead letter and then its body. In the opposite order, a failure could leave a
 // dead letter without its request. remove succeeds if another caller has already removed the dead
 // letter.
-func (p *DeadLetterActions) remove(ctx context.Context, l letter) error {
+func (p *DeadLetterActions) remove(ctx context.Context, l deadLetter) error {
 	err := p.Streams.Delete(ctx, l.seq)
-	if err != nil || !strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) { // any other body belongs to the job
+	if err != nil || !strings.HasPrefix(l.GetDataRef().GetName(), publisher.DeadLetterBodies) { // any other body belongs to the job
 		return err
 	}
 	if err := p.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {

@@ -116,7 +116,7 @@ func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 		return err
 	}
 	l := letters[0]
-	return errcode.New(errcode.LetterUnresolved,
+	return errcode.New(errcode.DeadLetterUnresolved,
 		"job %s has dead letter %d (%s): its upstream may have its task and charge for both; redrive, attach or drop the dead letter", e.Job.GetId(), l.seq, l.GetError().GetCode())
 }
 

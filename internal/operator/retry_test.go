@@ -62,8 +62,8 @@ func (r *replica) read(n subject.JobName) *genbusv1.GetJobBodiesResponse {
 	return m
 }
 
-// withdraw cancels a job and removes it from the queue.
-func (r *replica) withdraw(e joblog.Entry) {
+// removeItem cancels a job and removes it from the queue.
+func (r *replica) removeItem(e joblog.Entry) {
 	r.t.Helper()
 	r.cancel(e)
 	end, err := r.o.Log.Get(r.t.Context(), e.Name())
@@ -142,7 +142,7 @@ func TestRetryIsRefused(t *testing.T) {
 	if m := r.read(waits.Name()); string(m.GetRequestJson()) != videoBody || m.GetRequestFrom() != fromWorkItem {
 		t.Errorf("of a job that waits: %v", m)
 	}
-	r.withdraw(waits)
+	r.removeItem(waits)
 	if _, err := r.retry(waits.Name(), "", ""); errcode.CodeOf(err) != errcode.RequestNotKept || !strings.Contains(err.Error(), waits.Job.GetId()) {
 		t.Errorf("a request that is not kept: %v", err)
 	}
@@ -171,21 +171,21 @@ func TestRetryIsRefused(t *testing.T) {
 	}
 }
 
-// TestALetterDecidesOnARetry checks that a job with a dead letter is not retried, and that erasing
-// the job keeps the dead letter's request.
-func TestALetterDecidesOnARetry(t *testing.T) {
+// TestADeadLetterDecidesOnARetry checks that a job with a dead letter is not retried, and that
+// erasing the job keeps the dead letter's request.
+func TestADeadLetterDecidesOnARetry(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
 		r := newReplica(t, open(t), up, keepRequests).start()
-		l := r.unknownLetter(up, "u", videoBody)
+		l := r.unknownDeadLetter(up, "u", videoBody)
 		n := videoName(l.GetLetter().GetId())
 		if string(l.GetLetter().GetData()) != videoBody {
-			t.Errorf("the letter has %q", l.GetLetter().GetData())
+			t.Errorf("the dead letter has %q", l.GetLetter().GetData())
 		}
 		for _, edited := range []string{"", videoBody} {
-			if _, err := r.retry(n, edited, ""); errcode.CodeOf(err) != errcode.LetterUnresolved || !strings.Contains(err.Error(), "submission_outcome_unknown") {
-				t.Errorf("with a letter: %v", err)
+			if _, err := r.retry(n, edited, ""); errcode.CodeOf(err) != errcode.DeadLetterUnresolved || !strings.Contains(err.Error(), "submission_outcome_unknown") {
+				t.Errorf("with a dead letter: %v", err)
 			}
 		}
 		r.loseKept(n)
@@ -200,14 +200,14 @@ func TestALetterDecidesOnARetry(t *testing.T) {
 			t.Errorf("without a request: %v", err)
 		}
 		if e, err := r.retry(n, videoBody, ""); err != nil || e.Job.GetRetryOf() != n.ID {
-			t.Errorf("when the letter is gone: %v, %v", e.Job, err)
+			t.Errorf("when the dead letter is gone: %v, %v", e.Job, err)
 		}
 	})
 }
 
-// TestALetterThatIsToComeDecidesToo checks that a cancelled job is not retried while its holder
+// TestADeadLetterThatIsToComeDecidesToo checks that a cancelled job is not retried while its holder
 // waits for the answer to a create, nor after that answer made a dead letter.
-func TestALetterThatIsToComeDecidesToo(t *testing.T) {
+func TestADeadLetterThatIsToComeDecidesToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
@@ -236,9 +236,9 @@ func TestALetterThatIsToComeDecidesToo(t *testing.T) {
 	})
 }
 
-// TestTheLetterOfACancelledSubmissionDecidesToo checks that a job whose holder died during a
+// TestTheDeadLetterOfACancelledSubmissionDecidesToo checks that a job whose holder died during a
 // create, and which was then cancelled, is not retried until its dead letter is resolved.
-func TestTheLetterOfACancelledSubmissionDecidesToo(t *testing.T) {
+func TestTheDeadLetterOfACancelledSubmissionDecidesToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
@@ -255,7 +255,7 @@ func TestTheLetterOfACancelledSubmissionDecidesToo(t *testing.T) {
 		r.stillHeld(e.Name())
 		r.start()
 		r.unresolved(e.Name(), errcode.SubmissionUnknown)
-		if err := r.Drop(t.Context(), r.letterOf(e.Job.GetId()).GetSequence()); err != nil {
+		if err := r.Drop(t.Context(), r.deadLetterOf(e.Job.GetId()).GetSequence()); err != nil {
 			t.Fatal(err)
 		}
 		made, err := r.retry(e.Name(), "", "")
@@ -268,14 +268,14 @@ func TestTheLetterOfACancelledSubmissionDecidesToo(t *testing.T) {
 	})
 }
 
-// TestALetterThatIsPutBackDecidesToo checks that an attached job cancelled before any replica took
-// it is not retried: the next holder writes its dead letter again.
-func TestALetterThatIsPutBackDecidesToo(t *testing.T) {
+// TestADeadLetterThatIsPutBackDecidesToo checks that an attached job cancelled before any replica
+// took it is not retried: the next holder writes its dead letter again.
+func TestADeadLetterThatIsPutBackDecidesToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
 		r := newReplica(t, open(t), up, keepRequests).start()
-		l := r.unknownLetter(up, "u", videoBody)
+		l := r.unknownDeadLetter(up, "u", videoBody)
 		r.stop()
 		idle := newReplica(t, open(t), up, keepRequests)
 		e := idle.attach(l, "wrong")
@@ -300,7 +300,7 @@ func (r *replica) stillHeld(n subject.JobName) {
 func (r *replica) unresolved(n subject.JobName, code errcode.Code) {
 	r.t.Helper()
 	r.letGo(n)
-	if _, err := r.retry(n, "", ""); errcode.CodeOf(err) != errcode.LetterUnresolved || !strings.Contains(err.Error(), string(code)) {
+	if _, err := r.retry(n, "", ""); errcode.CodeOf(err) != errcode.DeadLetterUnresolved || !strings.Contains(err.Error(), string(code)) {
 		r.t.Errorf("when it is let go: %v", err)
 	}
 }
@@ -311,7 +311,7 @@ func TestTheSameCallAnswersWithItsJob(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t), keepRequests)
 	old := r.admit(subject.Video, "r", videoBody)
-	r.withdraw(old)
+	r.removeItem(old)
 	made, err := r.retry(old.Name(), "", "k")
 	if err != nil {
 		t.Fatal(err)

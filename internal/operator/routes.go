@@ -35,12 +35,12 @@ const (
 
 // Routes lists, pauses and resumes routes, and ends the jobs of unconfigured ones.
 type Routes struct {
-	Config  *config.Live
-	Table   *routes.Table
-	Queue   *queue.Queue
-	Rates   *jobindex.Index
-	Settler orphans.Settler
-	Audit   audit.Log
+	Config *config.Live
+	Table  *routes.Table
+	Queue  *queue.Queue
+	Rates  *jobindex.Index
+	Ender  orphans.Ender
+	Audit  audit.Log
 }
 
 // RouteStates returns the state of each configured route across all replicas, sorted by kind and

@@ -25,10 +25,10 @@ func TestRedriveOfAStoredRequest(t *testing.T) {
 	m := nats.NewMsg(b.Names().Request(subject.Video, "acme"))
 	m.Data = marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}})
 	r.request(m)
-	await(t, "the letter", func() bool { return len(r.letters(Query{})) == 1 })
-	l := r.letters(Query{})[0]
+	await(t, "the dead letter", func() bool { return len(r.deadLetters(Query{})) == 1 })
+	l := r.deadLetters(Query{})[0]
 	if want := subject.JobID(subject.Video, "acme", "request\x00spent"); l.GetLetter().GetId() != want {
-		t.Errorf("the letter names %s, not the job of the stored request id", l.GetLetter().GetId())
+		t.Errorf("the dead letter names %s, not the job of the stored request id", l.GetLetter().GetId())
 	}
 	if _, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.ModelNotFound {
 		t.Fatalf("without a route: %v", err)
@@ -44,7 +44,7 @@ func TestRedriveOfAStoredRequest(t *testing.T) {
 	if end := later.end(e.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		t.Errorf("ended %v", end.Job.GetError())
 	}
-	later.gone(l.GetSequence())
+	later.isRemoved(l.GetSequence())
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -61,10 +61,10 @@ func TestRedriveWithoutTheUpload(t *testing.T) {
 		Kind: "video", Tenant: "acme", Subject: b.Names().Request(subject.Video, "acme"),
 		Data: marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}),
 	}, 1)
-	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterUnusable || !strings.Contains(err.Error(), "the tenant's object store no longer has") {
+	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.DeadLetterUnusable || !strings.Contains(err.Error(), "the tenant's object store no longer has") {
 		t.Errorf("%v", err)
 	}
-	if _, err := r.Letter(t.Context(), seq); err != nil {
-		t.Errorf("the letter is gone: %v", err)
+	if _, err := r.DeadLetter(t.Context(), seq); err != nil {
+		t.Errorf("the dead letter is gone: %v", err)
 	}
 }

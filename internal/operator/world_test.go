@@ -150,8 +150,8 @@ func dropCreates(up *sandbox.Server, drop bool) {
 	})
 }
 
-// unknownLetter ends a job as submission_outcome_unknown and returns its dead letter.
-func (r *replica) unknownLetter(up *sandbox.Server, requestID, body string) *genbusv1.StoredDeadLetter {
+// unknownDeadLetter ends a job as submission_outcome_unknown and returns its dead letter.
+func (r *replica) unknownDeadLetter(up *sandbox.Server, requestID, body string) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	dropCreates(up, true)
 	defer dropCreates(up, false)
@@ -159,41 +159,41 @@ func (r *replica) unknownLetter(up *sandbox.Server, requestID, body string) *gen
 	if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(errcode.SubmissionUnknown) {
 		r.t.Fatalf("the job ended %v", end.Job.GetError())
 	}
-	return r.letterOf(e.Job.GetId())
+	return r.deadLetterOf(e.Job.GetId())
 }
 
-// letterOf returns the only dead letter of a job, with its request.
-func (r *replica) letterOf(id string) *genbusv1.StoredDeadLetter {
+// deadLetterOf returns the only dead letter of a job, with its request.
+func (r *replica) deadLetterOf(id string) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	var found []*genbusv1.StoredDeadLetter
-	for _, l := range r.letters(Query{Size: 100}) {
+	for _, l := range r.deadLetters(Query{Size: 100}) {
 		if l.GetLetter().GetId() == id {
 			found = append(found, l)
 		}
 	}
 	if len(found) != 1 {
-		r.t.Fatalf("%d letters of %s", len(found), id)
+		r.t.Fatalf("%d dead letters of %s", len(found), id)
 	}
-	whole, err := r.Letter(r.t.Context(), found[0].GetSequence())
+	whole, err := r.DeadLetter(r.t.Context(), found[0].GetSequence())
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return whole
 }
 
-func (r *replica) letters(q Query) []*genbusv1.StoredDeadLetter {
+func (r *replica) deadLetters(q Query) []*genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	page, err := r.List(r.t.Context(), q)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return page.Letters
+	return page.DeadLetters
 }
 
-func (r *replica) gone(seq uint64) {
+func (r *replica) isRemoved(seq uint64) {
 	r.t.Helper()
-	if _, err := r.Letter(r.t.Context(), seq); errcode.CodeOf(err) != errcode.LetterNotFound {
-		r.t.Errorf("letter %d: %v", seq, err)
+	if _, err := r.DeadLetter(r.t.Context(), seq); errcode.CodeOf(err) != errcode.DeadLetterNotFound {
+		r.t.Errorf("dead letter %d: %v", seq, err)
 	}
 }
 

@@ -80,7 +80,7 @@ func health(err *upstream.Error) error {
 		return errNothing // could not be sent to any upstream
 	case err.HTTPStatus == 0:
 		return errTrouble // not reached, or no answer in time
-	case err.Final && err.Said, err.Scope != upstream.ScopeUpstream:
+	case err.Final && err.Reported, err.Scope != upstream.ScopeUpstream:
 		return nil
 	default:
 		return errTrouble

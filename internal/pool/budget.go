@@ -13,10 +13,10 @@ import (
 // resent again and again during an outage, to one upstream after another. First tries are never
 // held back, and each earns a share of a retry. Pool.mu guards it.
 type budget struct {
-	share  float64
-	credit float64
-	most   float64       // limit of credit
-	floor  *rate.Limiter // retries without credit
+	share     float64
+	credit    float64
+	maxCredit float64       // limit of credit
+	floor     *rate.Limiter // retries without credit
 }
 
 // budgetSeconds is how many seconds' worth of the floor may accumulate. It also limits the credit.
@@ -27,13 +27,13 @@ func newBudget(c config.Retry) *budget {
 	if c == (config.Retry{}) {
 		return nil
 	}
-	most := max(1, math.Ceil(c.PerSecond*budgetSeconds))
-	return &budget{share: c.Share, most: most, floor: rate.NewLimiter(rate.Limit(c.PerSecond), int(most))}
+	maxCredit := max(1, math.Ceil(c.PerSecond*budgetSeconds))
+	return &budget{share: c.Share, maxCredit: maxCredit, floor: rate.NewLimiter(rate.Limit(c.PerSecond), int(maxCredit))}
 }
 
 func (b *budget) first() {
 	if b != nil {
-		b.credit = min(b.credit+b.share, b.most)
+		b.credit = min(b.credit+b.share, b.maxCredit)
 	}
 }
 

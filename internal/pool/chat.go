@@ -214,8 +214,8 @@ func (c *Chat) noKey(err error, last *upstream.Error) error {
 		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " is accepting chats; try again later",
 		RetryAfter: max(time.Until(busy.Until), time.Millisecond), Scope: upstream.ScopeUpstream, Err: err,
 	}
-	if busy.told != nil {
-		busy.told.describe(e, busy.Until)
+	if busy.pause != nil {
+		busy.pause.describe(e, busy.Until)
 	}
 	return e
 }
@@ -232,7 +232,7 @@ func notBegun(err *upstream.Error) bool {
 	if !err.Written {
 		return true
 	}
-	if !err.Said {
+	if !err.Reported {
 		return false
 	}
 	switch status := err.HTTPStatus; status {

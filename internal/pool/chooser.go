@@ -19,8 +19,8 @@ var ErrExhausted = errors.New("every key of the route was tried")
 type BusyError struct {
 	// Until is the earliest time to try again; it is in the future.
 	Until time.Time
-	// told is the pause that the upstream asked for, or nil.
-	told *pause
+	// pause is the pause that the upstream asked for, or nil.
+	pause *pause
 }
 
 // Error includes Until.
@@ -111,9 +111,9 @@ func (c *Chooser) AcquireInTurn(t *Tried, in *Waiter) (*Slot, error) {
 	switch {
 	case in == nil:
 	case err == nil:
-		in.leave()
+		in.cancel()
 	default:
-		in.giveBack() // the reserved slot could not be used
+		in.returnSlot() // the reserved slot could not be used
 	}
 	return slot, err
 }
@@ -145,7 +145,7 @@ func (c *Chooser) acquire(t *Tried, in *Waiter, now time.Time) (*Slot, error) {
 			in.enqueue(c.pool, k)
 		}
 		if busy.Until.IsZero() || free.Before(busy.Until) {
-			busy.Until, busy.told = free, k.told(now)
+			busy.Until, busy.pause = free, k.requestedPause(now)
 		}
 	}
 	for _, k := range cooling {

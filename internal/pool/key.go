@@ -24,10 +24,10 @@ type key struct {
 	service *service
 	index   int // in service.keys
 
-	inHand    int
-	most      int       // limit of inHand; 0 for none
+	inUse     int
+	maxInUse  int       // limit of inUse; 0 for none
 	reserved  int       // slots reserved for woken jobs
-	waiting   []*Waiter // for a slot, in order of number
+	waiters   []*Waiter // for a slot, in order of number
 	limiter   *rate.Limiter
 	perSecond float64 // rate of limiter
 
@@ -49,7 +49,7 @@ func newKey(s *service, index int, name string, u config.Upstream, generation in
 
 // limit applies the limits of u. Slots in use still count.
 func (k *key) limit(u config.Upstream) {
-	k.most, k.cooldown = u.MaxConcurrent, u.KeyCooldown
+	k.maxInUse, k.cooldown = u.MaxConcurrent, u.KeyCooldown
 	if k.perSecond == u.RatePerSecond {
 		return
 	}
@@ -99,7 +99,7 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 	switch {
 	case generation < k.since:
 	case err == nil:
-		k.wentWell(began)
+		k.succeeded(began)
 	case err.Scope != upstream.ScopeKey:
 	case err.Final:
 		if !k.coolingUntil.After(now) {
@@ -117,8 +117,8 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 	}
 }
 
-// told returns the pause that the upstream asked for, or nil.
-func (k *key) told(now time.Time) *pause {
+// requestedPause returns the pause that the upstream asked for, or nil.
+func (k *key) requestedPause(now time.Time) *pause {
 	switch {
 	case k.waitUntil.After(now):
 		return k.why
@@ -129,7 +129,7 @@ func (k *key) told(now time.Time) *pause {
 	}
 }
 
-func (k *key) wentWell(began time.Time) {
+func (k *key) succeeded(began time.Time) {
 	if !began.Before(k.waitUntil) {
 		k.waits = 0
 	}

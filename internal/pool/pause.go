@@ -11,18 +11,18 @@ import (
 // every caller that arrives during the wait, so it contains none of the upstream's text, which may
 // quote another tenant's prompt.
 type pause struct {
-	who    UpstreamKey
+	key    UpstreamKey
 	status int // HTTP
 	scope  upstream.Scope
 }
 
-func pauseOf(who UpstreamKey, err *upstream.Error) *pause {
-	return &pause{who: who, status: err.HTTPStatus, scope: err.Scope}
+func pauseOf(key UpstreamKey, err *upstream.Error) *pause {
+	return &pause{key: key, status: err.HTTPStatus, scope: err.Scope}
 }
 
 // describe turns e into the error of a chat that arrives before until, with the HTTP status that
 // the upstream would return.
 func (p *pause) describe(e *upstream.Error, until time.Time) {
 	e.HTTPStatus, e.Scope = p.status, p.scope
-	e.Message = fmt.Sprintf("upstream %s asked for a pause until %s; try again then", p.who, until.UTC().Format(time.RFC3339))
+	e.Message = fmt.Sprintf("upstream %s asked for a pause until %s; try again then", p.key, until.UTC().Format(time.RFC3339))
 }

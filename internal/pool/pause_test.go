@@ -23,7 +23,7 @@ func quotes(status int) http.HandlerFunc {
 }
 
 // TestAPauseIsTheUpstreamsAndItsWordsAreNot proves that callers during a pause learn its source and
-// end, but nothing that the upstream said to another caller.
+// end, but nothing that the upstream returned to another caller.
 func TestAPauseIsTheUpstreamsAndItsWordsAreNot(t *testing.T) {
 	t.Parallel()
 	for way, run := range runs {
@@ -32,12 +32,12 @@ func TestAPauseIsTheUpstreamsAndItsWordsAreNot(t *testing.T) {
 				t.Parallel()
 				f := newFleet(t, byKey{"a/1": after("40", quotes(status)), "b/1": after("30", quotes(status))}, nil, nil)
 				_, err := run(t.Context(), f, request(false))
-				if said, ok := errors.AsType[*upstream.Error](err); !ok || !said.Said || said.Message != "the secret" || said.HTTPStatus != status {
+				if said, ok := errors.AsType[*upstream.Error](err); !ok || !said.Reported || said.Message != "the secret" || said.HTTPStatus != status {
 					t.Errorf("got %#v, want what the upstream said to it", err)
 				}
 				_, err = run(t.Context(), f, request(false))
 				e, ok := errors.AsType[*upstream.Error](err)
-				if !ok || e.Final || e.Written || e.Said || e.HTTPStatus != status || e.RetryAfter <= 20*time.Second || e.RetryAfter > 30*time.Second {
+				if !ok || e.Final || e.Written || e.Reported || e.HTTPStatus != status || e.RetryAfter <= 20*time.Second || e.RetryAfter > 30*time.Second {
 					t.Fatalf("got %#v, want a pause", err)
 				}
 				if _, ok := errors.AsType[*pool.BusyError](err); !ok || !strings.HasPrefix(e.Message, "upstream "+who+" asked for a pause until 20") {

@@ -28,7 +28,7 @@ const maxNotifications = 256
 // Share exchanges the breaker state of creates with other replicas on subject until stop is called.
 // A lost message may cost one extra trial.
 func (p *Pool) Share(conn *nats.Conn, subject, self string) (stop func(), err error) {
-	sub, err := conn.Subscribe(subject, func(m *nats.Msg) { p.heard(m.Data, self) })
+	sub, err := conn.Subscribe(subject, func(m *nats.Msg) { p.handlePeerNotification(m.Data, self) })
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to breaker state of other replicas: %w", err)
 	}
@@ -63,7 +63,7 @@ func (p *Pool) announce(n peerNotification) {
 	}
 }
 
-func (p *Pool) heard(data []byte, self string) {
+func (p *Pool) handlePeerNotification(data []byte, self string) {
 	var n peerNotification
 	if json.Unmarshal(data, &n) != nil || n.Replica == "" || n.Replica == self || n.To != "" && n.To != self {
 		return

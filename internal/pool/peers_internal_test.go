@@ -8,9 +8,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// FuzzHeard checks that no peer notification keeps creates from an upstream for more than 1.1 times
-// maxTrialWait.
-func FuzzHeard(f *testing.F) {
+// FuzzPeerNotification checks that no peer notification keeps creates from an upstream for more
+// than 1.1 times maxTrialWait.
+func FuzzPeerNotification(f *testing.F) {
 	f.Add([]byte(`{"replica":"other","upstream":"a","wait":15000000000,"next":15000000000}`))
 	f.Add([]byte(`{"replica":"other","upstream":"a","wait":9223372036854775807,"next":9223372036854775807}`))
 	f.Add([]byte(`{"replica":"other","upstream":"a","wait":-1,"next":-9223372036854775808}`))
@@ -19,7 +19,7 @@ func FuzzHeard(f *testing.F) {
 	f.Add([]byte(`{"replica":"me","upstream":"a","wait":1,"next":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := New(config.Upstreams{"a": config.NewUpstream("http://a.invalid")}, Options{Metrics: telemetry.NewMetrics("v1")})
-		p.heard(data, "me")
+		p.handlePeerNotification(data, "me")
 		c := p.services["a"].creates
 		if most := maxTrialWait + maxTrialWait/10; c.wait < 0 || c.wait > maxTrialWait || time.Until(c.until) > most {
 			t.Errorf("a wait of %v until %v", c.wait, c.until)

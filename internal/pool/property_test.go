@@ -65,7 +65,7 @@ func drawModel(t *rapid.T) *model {
 	return m
 }
 
-func (m *model) inHand(a pool.UpstreamKey) int {
+func (m *model) inUse(a pool.UpstreamKey) int {
 	n := 0
 	for _, j := range m.jobs {
 		if j.slot != nil && j.slot.UpstreamKey() == a {
@@ -102,7 +102,7 @@ func (m *model) acquire(t *rapid.T, j *job) {
 		if slices.Contains(j.round, a) || !slices.Contains(m.keys, a) {
 			t.Fatalf("sent to %v after %v", a, j.round)
 		}
-		if most := m.ups[a.Upstream].MaxConcurrent; most > 0 && m.inHand(a) >= most {
+		if most := m.ups[a.Upstream].MaxConcurrent; most > 0 && m.inUse(a) >= most {
 			t.Fatalf("%v has more than %d jobs", a, most)
 		}
 		j.slot, j.round = l, append(j.round, a)
@@ -120,8 +120,8 @@ func drawReport(t *rapid.T) *upstream.Error {
 	return asking(*e, after)
 }
 
-// settle releases all slots and checks that a new job eventually gets one.
-func (m *model) settle(t *rapid.T) {
+// releaseAll releases all slots and checks that a new job eventually gets one.
+func (m *model) releaseAll(t *rapid.T) {
 	for _, j := range m.jobs {
 		if j.slot != nil {
 			j.slot.Release()
@@ -177,7 +177,7 @@ func TestThePoolKeepsItsRules(t *testing.T) {
 					pass(time.Duration(rapid.Int64Range(1, int64(20*time.Second)).Draw(t, "time")))
 				},
 			})
-			m.settle(t)
+			m.releaseAll(t)
 		})
 	})
 }
@@ -190,12 +190,12 @@ func TestManyAtOnce(t *testing.T) {
 	p := pool.New(config.Upstreams{"a": with(limit, "1", "2"), "b": with(limit)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a", "b"))
 	var mu sync.Mutex
-	inHand := map[pool.UpstreamKey]int{}
+	inUse := map[pool.UpstreamKey]int{}
 	add := func(a pool.UpstreamKey, n int) {
 		mu.Lock()
 		defer mu.Unlock()
-		if inHand[a] += n; inHand[a] > most {
-			t.Errorf("%v has %d jobs, want %d at most", a, inHand[a], most)
+		if inUse[a] += n; inUse[a] > most {
+			t.Errorf("%v has %d jobs, want %d at most", a, inUse[a], most)
 		}
 	}
 	var wg sync.WaitGroup
@@ -217,7 +217,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for a, n := range inHand {
+	for a, n := range inUse {
 		if n != 0 {
 			t.Errorf("%v still has %d jobs", a, n)
 		}

@@ -10,23 +10,23 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestWhatIsSaidOfARenewedKey proves that reports by clients from before a reload do not affect a
+// TestReportsOfARenewedKey proves that reports by clients from before a reload do not affect a
 // renewed key, while those by later clients do, even with an older slot.
-func TestWhatIsSaidOfARenewedKey(t *testing.T) {
+func TestReportsOfARenewedKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := telemetry.NewMetrics("v1")
 		ups := config.Upstreams{"a": with(nil, "1")}
 		p := pool.New(ups, pool.Options{Metrics: m})
 		c, a := p.Chooser(along("a")), pool.UpstreamKey{Upstream: "a", Key: "1"}
-		inHand, resumed := get(t, c, new(pool.Tried)), p.Resume(a)
+		inUse, resumed := get(t, c, new(pool.Tried)), p.Resume(a)
 		report(t, c, asking(slowDown, time.Hour))
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 		next := c.Next()
 		p.Reload(ups, config.Retry{}, a)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
 		pass(time.Second)
-		inHand.Report(c, aJob, &badKey)
+		inUse.Report(c, aJob, &badKey)
 		resumed.Report(c, aJob, &badKey)
 		report(t, c, &badKey)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
@@ -37,7 +37,7 @@ func TestWhatIsSaidOfARenewedKey(t *testing.T) {
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 		report(t, next, nil)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
-		inHand.Release()
+		inUse.Release()
 		resumed.Release()
 	})
 }

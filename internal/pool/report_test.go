@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-func TestKeysWaitAsTheyAreTold(t *testing.T) {
+func TestKeysWaitAsRequested(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := telemetry.NewMetrics("v1")
@@ -43,7 +43,7 @@ func TestWaitsDouble(t *testing.T) {
 		c := p.Chooser(along("a"))
 		for _, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 			wait := time.Duration(seconds) * time.Second
-			// Concurrent calls that are told to slow down count once.
+			// Concurrent calls that must slow down count once.
 			one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
 			one.Report(c, aJob, &slowDown)
 			two.Report(c, aJob, &slowDown)
@@ -84,7 +84,7 @@ func TestAShorterWaitDoesNotShorten(t *testing.T) {
 	})
 }
 
-func TestPollsThatAreToldToSlowDown(t *testing.T) {
+func TestPollsThatMustSlowDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
@@ -167,7 +167,7 @@ func TestASuccessEndsTheCooldown(t *testing.T) {
 	})
 }
 
-func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
+func TestUpstreamsWaitAsRequested(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
@@ -270,7 +270,7 @@ func TestWhatTheBreakerCounts(t *testing.T) {
 					return
 				}
 				expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
-				pass(time.Second) // a key that was told to slow down
+				pass(time.Second) // a key that must slow down
 				report(t, c, &noAnswer)
 				if row.want == "nothing" {
 					expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)

@@ -32,21 +32,21 @@ type service struct {
 	polls         recent
 	pollTrouble   string // last failed poll
 	pollTroubleAt time.Time
-	told          time.Time // time of the last log entry about a failure
+	loggedAt      time.Time // time of the last log entry about a failure
 }
 
-// tellEvery is the minimum interval between log entries about a failing upstream.
-const tellEvery = time.Minute
+// logEvery is the minimum interval between log entries about a failing upstream.
+const logEvery = time.Minute
 
 // noteFailure logs a failing upstream with the affected job, because jobs that wait for the
 // upstream log nothing. It logs only the status and code of a response, because the text may repeat
 // a prompt.
 func (s *service) noteFailure(err *upstream.Error, job Job, route string, now time.Time) {
 	s.trouble, s.troubleAt = err.Outline(), now
-	if now.Sub(s.told) < tellEvery {
+	if now.Sub(s.loggedAt) < logEvery {
 		return
 	}
-	s.told = now
+	s.loggedAt = now
 	s.logger.Warn("upstream call failed", telemetry.KeyJobID, job.ID, telemetry.KeyTenant, job.Tenant, telemetry.KeyRoute, route,
 		telemetry.KeyUpstream, s.name, telemetry.KeyError, s.trouble)
 }

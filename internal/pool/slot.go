@@ -38,7 +38,7 @@ func (s *Slot) Begun() {
 	if !s.probe || s.done == nil {
 		return
 	}
-	s.tell(nil)
+	s.reportHealth(nil)
 	if done, err := s.service.breaker.Allow(); err == nil {
 		s.done = done
 	}
@@ -95,7 +95,7 @@ func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) 
 			s.service.noteFailure(err, job, by.route.Name, now)
 		}
 	}
-	s.tell(health(err))
+	s.reportHealth(health(err))
 	if s.service == nil || again && err == nil {
 		return
 	}
@@ -133,7 +133,7 @@ func (s *Slot) Release() {
 	if s.trial {
 		s.service.creates.unsent(time.Now())
 	}
-	s.tell(errNothing)
+	s.reportHealth(errNothing)
 	s.count(-1)
 }
 
@@ -141,12 +141,12 @@ func (s *Slot) Release() {
 func (s *Slot) passOn() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.tell(errNothing)
+	s.reportHealth(errNothing)
 }
 
-// tell reports to the breaker, unless that was already done. It requires the pool's lock, like all
-// functions below.
-func (s *Slot) tell(health error) {
+// reportHealth reports to the breaker, unless that was already done. It requires the pool's lock,
+// like all functions below.
+func (s *Slot) reportHealth(health error) {
 	if s.done == nil {
 		return
 	}
@@ -159,10 +159,10 @@ func (s *Slot) tell(health error) {
 
 func (s *Slot) count(jobs int) {
 	if s.service != nil {
-		s.service.metrics.AddInHand(jobs)
+		s.service.metrics.AddHeld(jobs)
 	}
 	if s.key != nil {
-		s.key.inHand += jobs
+		s.key.inUse += jobs
 		s.key.grant()
 	}
 }

@@ -43,10 +43,10 @@ type UpstreamState struct {
 
 // KeyState is an upstream key's state as seen by this process.
 type KeyState struct {
-	Name   string // empty for an upstream's only key
-	InHand int    // jobs of this process that use it
-	Most   int    // limit of InHand; 0 for none
-	Queued int    // jobs waiting for a slot
+	Name     string // empty for an upstream's only key
+	InUse    int    // jobs of this process that use it
+	MaxInUse int    // limit of InUse; 0 for none
+	Queued   int    // jobs waiting for a slot
 	// PausedUntil is the end of a pause that the upstream asked for, and CooldownUntil the end of
 	// the cooldown after a refusal. Both are zero if there is none.
 	PausedUntil, CooldownUntil time.Time
@@ -84,7 +84,7 @@ func (s *service) state(now time.Time) UpstreamState {
 	out.LastPollError, out.LastPollErrorAt = s.pollTrouble, s.pollTroubleAt
 	for _, k := range s.keys {
 		state := KeyState{
-			Name: k.id.Key, InHand: k.inHand, Most: k.most, Queued: len(k.waiting),
+			Name: k.id.Key, InUse: k.inUse, MaxInUse: k.maxInUse, Queued: len(k.waiters),
 			PausedUntil: future(k.waitUntil, now), CooldownUntil: future(k.coolingUntil, now),
 		}
 		switch {
@@ -107,8 +107,8 @@ func future(t, now time.Time) time.Time {
 
 // called counts a call, unless it is inconclusive about the upstream.
 func (s *service) called(err *upstream.Error, now time.Time) {
-	if said := health(err); !errors.Is(said, errNothing) {
-		s.recent.count(errors.Is(said, errTrouble), now)
+	if result := health(err); !errors.Is(result, errNothing) {
+		s.recent.count(errors.Is(result, errTrouble), now)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestStateTellsWhatIsDecided proves that State reports pauses, cooldowns, breakers and recent
+// TestStateReportsDecisions proves that State reports pauses, cooldowns, breakers and recent
 // failures.
-func TestStateTellsWhatIsDecided(t *testing.T) {
+func TestStateReportsDecisions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -35,10 +35,10 @@ func TestStateTellsWhatIsDecided(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		one, two := got[0].Keys[0], got[0].Keys[1]
-		if want := (pool.KeyState{Name: "1", Most: 3, CooldownUntil: begin.Add(5 * time.Minute), Status: 401}); one != want {
+		if want := (pool.KeyState{Name: "1", MaxInUse: 3, CooldownUntil: begin.Add(5 * time.Minute), Status: 401}); one != want {
 			t.Errorf("got %+v, want %+v", one, want)
 		}
-		if want := (pool.KeyState{Name: "2", InHand: 1, Most: 3, PausedUntil: begin.Add(7 * time.Second), Status: 429}); two != want {
+		if want := (pool.KeyState{Name: "2", InUse: 1, MaxInUse: 3, PausedUntil: begin.Add(7 * time.Second), Status: 429}); two != want {
 			t.Errorf("got %+v, want %+v", two, want)
 		}
 		if u := got[0]; u.Breaker != pool.BreakerClosed || u.Calls != 2 || u.Failed != 0 || u.LastError != "" {

@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestTroubleIsTold proves that the log names a failing upstream and the affected job at once and
-// then every minute, and why a breaker opens, without the text of an upstream's answer.
-func TestTroubleIsTold(t *testing.T) {
+// TestTroubleIsReported proves that the log names a failing upstream and the affected job at once
+// and then every minute, and why a breaker opens, without the text of an upstream's answer.
+func TestTroubleIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

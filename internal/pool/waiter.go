@@ -32,21 +32,21 @@ type Waiter struct {
 // again. The pool is locked at that time, so wake must not block or call the pool.
 func NewWaiter(wake func()) *Waiter { return &Waiter{wake: wake} }
 
-// Leave takes the job out of the queue and returns a slot that is reserved for it.
-func (w *Waiter) Leave() {
+// Cancel takes the job out of the queue and returns a slot that is reserved for it.
+func (w *Waiter) Cancel() {
 	if w == nil || w.pool == nil {
 		return
 	}
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
-	w.leave()
+	w.cancel()
 }
 
-// leave requires the pool's lock, like all functions below.
-func (w *Waiter) leave() {
+// cancel requires the pool's lock, like all functions below.
+func (w *Waiter) cancel() {
 	w.dequeue()
 	w.number = 0
-	w.giveBack()
+	w.returnSlot()
 }
 
 // enqueue adds the job to a key's queue. A job that was queued before keeps its place.
@@ -57,7 +57,7 @@ func (w *Waiter) enqueue(p *Pool, k *key) {
 		w.number = p.waiters
 	}
 	if at, found := k.find(w); !found {
-		k.waiting = slices.Insert(k.waiting, at, w)
+		k.waiters = slices.Insert(k.waiters, at, w)
 		w.keys = append(w.keys, k)
 	}
 }
@@ -65,14 +65,14 @@ func (w *Waiter) enqueue(p *Pool, k *key) {
 func (w *Waiter) dequeue() {
 	for _, k := range w.keys {
 		if at, found := k.find(w); found {
-			k.waiting = slices.Delete(k.waiting, at, at+1)
+			k.waiters = slices.Delete(k.waiters, at, at+1)
 		}
 	}
 	w.keys = nil
 }
 
-// giveBack passes the reserved slot on to the next job.
-func (w *Waiter) giveBack() {
+// returnSlot passes the reserved slot on to the next job.
+func (w *Waiter) returnSlot() {
 	k := w.granted
 	if k == nil {
 		return
@@ -84,13 +84,13 @@ func (w *Waiter) giveBack() {
 }
 
 func (k *key) find(w *Waiter) (at int, found bool) {
-	return slices.BinarySearchFunc(k.waiting, w.number, func(o *Waiter, number uint64) int { return cmp.Compare(o.number, number) })
+	return slices.BinarySearchFunc(k.waiters, w.number, func(o *Waiter, number uint64) int { return cmp.Compare(o.number, number) })
 }
 
 // grant reserves free slots for the jobs that have waited longest, and wakes them.
 func (k *key) grant() {
-	for len(k.waiting) > 0 && !k.full(nil) {
-		w := k.waiting[0]
+	for len(k.waiters) > 0 && !k.full(nil) {
+		w := k.waiters[0]
 		w.dequeue()
 		k.reserved++
 		w.granted = k
@@ -107,7 +107,7 @@ func (w *Waiter) expireAfter(d time.Duration) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if w.expiry == timer {
-			w.giveBack()
+			w.returnSlot()
 		}
 	})
 	w.expiry = timer
@@ -116,7 +116,7 @@ func (w *Waiter) expireAfter(d time.Duration) {
 // dismiss removes all jobs from a key's queue and wakes them to acquire again, because the set of
 // keys has changed. They keep their places.
 func (k *key) dismiss() {
-	for _, w := range slices.Clone(k.waiting) {
+	for _, w := range slices.Clone(k.waiters) {
 		w.dequeue()
 		w.wake()
 	}
@@ -125,9 +125,9 @@ func (k *key) dismiss() {
 // full reports whether the key has no slot for a job, because all are in use or reserved for
 // others.
 func (k *key) full(w *Waiter) bool {
-	used := k.inHand + k.reserved
+	used := k.inUse + k.reserved
 	if w != nil && w.granted == k {
 		used--
 	}
-	return k.most > 0 && used >= k.most
+	return k.maxInUse > 0 && used >= k.maxInUse
 }

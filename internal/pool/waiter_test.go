@@ -124,25 +124,25 @@ func TestAJobThatDoesNotComeIsPassedOver(t *testing.T) {
 	})
 }
 
-// TestAJobThatStopsWaiting proves that Leave passes the slot on.
+// TestAJobThatStopsWaiting proves that Cancel passes the slot on.
 func TestAJobThatStopsWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 1)
 		slot := q.take(nil)
 		a, b, c := q.wait("a"), q.wait("b"), q.wait("c")
-		b.Leave()
+		b.Cancel()
 		slot.Release()
 		q.expect("a")
-		a.Leave()
-		a.Leave()
+		a.Cancel()
+		a.Cancel()
 		q.expect("c")
 		q.take(c).Release()
 		q.take(nil)
 		q.wait("b again")
 		q.expect()
-		pool.NewWaiter(nil).Leave()
-		(*pool.Waiter)(nil).Leave()
+		pool.NewWaiter(nil).Cancel()
+		(*pool.Waiter)(nil).Cancel()
 	})
 }
 

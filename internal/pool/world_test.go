@@ -110,14 +110,14 @@ func expect(t *testing.T, got []string, want ...string) {
 
 // Answers of upstreams, as their clients classify them.
 var (
-	badKey      = upstream.Error{HTTPStatus: 401, Said: true, Written: true, Final: true, Scope: upstream.ScopeKey}
-	slowDown    = upstream.Error{HTTPStatus: 429, Said: true, Written: true, Scope: upstream.ScopeKey}
-	noModel     = upstream.Error{HTTPStatus: 503, Said: true, Written: true, Final: true, Scope: upstream.ScopeUpstream}
-	unavailable = upstream.Error{HTTPStatus: 503, Said: true, Written: true, Scope: upstream.ScopeUpstream}
+	badKey      = upstream.Error{HTTPStatus: 401, Reported: true, Written: true, Final: true, Scope: upstream.ScopeKey}
+	slowDown    = upstream.Error{HTTPStatus: 429, Reported: true, Written: true, Scope: upstream.ScopeKey}
+	noModel     = upstream.Error{HTTPStatus: 503, Reported: true, Written: true, Final: true, Scope: upstream.ScopeUpstream}
+	unavailable = upstream.Error{HTTPStatus: 503, Reported: true, Written: true, Scope: upstream.ScopeUpstream}
 	broken      = upstream.Error{HTTPStatus: 200, Written: true, Scope: upstream.ScopeUpstream}
 	noAnswer    = upstream.Error{Written: true, Scope: upstream.ScopeUpstream}
 	notReached  = upstream.Error{Scope: upstream.ScopeUpstream}
-	badRequest  = upstream.Error{HTTPStatus: 400, Said: true, Written: true, Final: true}
+	badRequest  = upstream.Error{HTTPStatus: 400, Reported: true, Written: true, Final: true}
 	notBuilt    = upstream.Error{Final: true}
 )
 

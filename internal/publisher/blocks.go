@@ -84,28 +84,28 @@ func (b *blocks) release() {
 // Budget bounds the bytes that many writers hold together. A nil *Budget is unlimited. It is safe
 // for concurrent use.
 type Budget struct {
-	left atomic.Int64
+	remaining atomic.Int64
 }
 
 // NewBudget returns a budget of the given number of bytes.
 func NewBudget(bytes int) *Budget {
 	b := new(Budget)
-	b.left.Store(int64(bytes))
+	b.remaining.Store(int64(bytes))
 	return b
 }
 
-// Take reserves n bytes and reports whether they were available.
-func (b *Budget) Take(n int) bool {
-	if b == nil || b.left.Add(-int64(n)) >= 0 {
+// Reserve reserves n bytes and reports whether they were available.
+func (b *Budget) Reserve(n int) bool {
+	if b == nil || b.remaining.Add(-int64(n)) >= 0 {
 		return true
 	}
-	b.left.Add(int64(n))
+	b.remaining.Add(int64(n))
 	return false
 }
 
-// Give returns n bytes.
-func (b *Budget) Give(n int) {
+// Release returns n bytes.
+func (b *Budget) Release(n int) {
 	if b != nil {
-		b.left.Add(int64(n))
+		b.remaining.Add(int64(n))
 	}
 }

@@ -52,14 +52,14 @@ func TestCutKeepsEveryBlock(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(10)
-	if !b.Take(10) || b.Take(1) {
+	if !b.Reserve(10) || b.Reserve(1) {
 		t.Error("the budget is not 10")
 	}
-	b.Give(4)
-	if !b.Take(4) || b.Take(1) {
+	b.Release(4)
+	if !b.Reserve(4) || b.Reserve(1) {
 		t.Error("what was given back is not there")
 	}
-	if unlimited := (*Budget)(nil); !unlimited.Take(1 << 40) {
+	if unlimited := (*Budget)(nil); !unlimited.Reserve(1 << 40) {
 		t.Error("no budget refuses")
 	}
 }

@@ -18,8 +18,8 @@ func ClaimCheckOf(b *broker.Broker) int { return int(min(ClaimCheck, b.MaxPayloa
 // ID and a dash, so that Bodies.Of finds them no matter which replica wrote them. A stored body is
 // valid only if the log, a work item, a chunk or a dead letter references it (docs/adr/0009).
 
-// LetterBodies is the prefix of bodies that belong only to a dead letter.
-const LetterBodies = "dead-"
+// DeadLetterBodies is the prefix of bodies that belong only to a dead letter.
+const DeadLetterBodies = "dead-"
 
 // RequestBody names a job's request.
 func RequestBody(id string) string { return id + "-request" }

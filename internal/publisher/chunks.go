@@ -50,32 +50,32 @@ var ErrBlocksLost = errors.New("blocks were not published")
 // repeats by (attempt, index). An idle writer has no goroutine. A ChunkWriter is safe for
 // concurrent use; blocks are numbered in the order of Add.
 type ChunkWriter struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	b       *broker.Broker
-	enc     Encoder
-	bodies  *broker.Bodies
-	metrics *telemetry.Metrics
-	lost    func(blocks int) // counts dropped blocks
-	limit   int
-	budget  *Budget       // if nil, only limit applies
-	gather  time.Duration // how long a block waits for other blocks
-	hurry   chan struct{} // ends that wait early
+	ctx       context.Context
+	cancel    context.CancelFunc
+	b         *broker.Broker
+	enc       Encoder
+	bodies    *broker.Bodies
+	metrics   *telemetry.Metrics
+	lost      func(blocks int) // counts dropped blocks
+	limit     int
+	budget    *Budget       // if nil, only limit applies
+	gather    time.Duration // how long a block waits for other blocks
+	sendEarly chan struct{} // ends that wait early
 
 	tenant, id string
 	attempt    uint32
 
-	mu      sync.Mutex
-	pending blocks // added but not yet taken by the publisher
-	held    int    // bytes in pending and taken by the publisher
-	next    uint64 // index of the next block
-	dropped uint64
-	running bool          // whether the publisher's goroutine runs
-	idle    chan struct{} // closed when it ends; nil if nothing waits for that
-	room    chan struct{} // closed when capacity may be available; nil if nothing waits for that
-	flushes int           // calls of Flush in progress
-	closed  bool
-	publish sync.WaitGroup
+	mu       sync.Mutex
+	pending  blocks // added but not yet taken by the publisher
+	held     int    // bytes in pending and taken by the publisher
+	next     uint64 // index of the next block
+	dropped  uint64
+	running  bool          // whether the publisher's goroutine runs
+	idle     chan struct{} // closed when it ends; nil if nothing waits for that
+	capacity chan struct{} // closed when capacity may be available; nil if nothing waits for that
+	flushes  int           // calls of Flush in progress
+	closed   bool
+	publish  sync.WaitGroup
 }
 
 // NewChunks returns a writer for an attempt at a queued chat. It publishes until Close is called or
@@ -93,7 +93,7 @@ func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broke
 // dropped blocks as dropped events of inline chats.
 func (w *ChunkWriter) Inline(budget *Budget) *ChunkWriter {
 	w.limit, w.budget, w.lost = inlineBuffer, budget, w.metrics.InlineDropped
-	w.gather, w.hurry = gatherTime, make(chan struct{}, 1)
+	w.gather, w.sendEarly = gatherTime, make(chan struct{}, 1)
 	return w
 }
 
@@ -106,14 +106,14 @@ func (w *ChunkWriter) Add(block []byte) bool {
 }
 
 // AddWait is like Add but waits while the buffer is full, until ctx ends or the duration returned
-// by most has passed. It returns how long it waited.
-func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() time.Duration) (waited time.Duration) {
+// by limit has passed. It returns how long it waited.
+func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, limit func() time.Duration) (waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed && !w.takes(len(block)) {
+	if !w.closed && !w.accepts(len(block)) {
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(ctx, most())
-		w.awaitRoom(ctx, len(block))
+		ctx, cancel := context.WithTimeout(ctx, limit())
+		w.awaitCapacity(ctx, len(block))
 		cancel()
 		waited = time.Since(begin)
 	}
@@ -121,28 +121,29 @@ func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() tim
 	return waited
 }
 
-// TakesNow reports whether AddWait would accept a block of n bytes without waiting.
-func (w *ChunkWriter) TakesNow(n int) bool {
+// AcceptsNow reports whether AddWait would accept a block of n bytes without waiting.
+func (w *ChunkWriter) AcceptsNow(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed || w.takes(n)
+	return w.closed || w.accepts(n)
 }
 
-// takes reports whether add would accept a block of n bytes as the next one. That block must also
+// accepts reports whether add would accept a block of n bytes as the next one. That block must also
 // directly follow the pending ones, because they share an event. The caller holds mu.
-func (w *ChunkWriter) takes(n int) bool { return w.fits(n) && w.pending.fits(w.next) }
+func (w *ChunkWriter) accepts(n int) bool { return w.fits(n) && w.pending.fits(w.next) }
 
-// awaitRoom waits until takes(n) is true. The caller holds mu, which is released while waiting.
-func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
-	for !w.closed && !w.takes(n) && ctx.Err() == nil {
-		if w.room == nil {
-			w.room = make(chan struct{})
+// awaitCapacity waits until accepts(n) is true. The caller holds mu, which is released while
+// waiting.
+func (w *ChunkWriter) awaitCapacity(ctx context.Context, n int) {
+	for !w.closed && !w.accepts(n) && ctx.Err() == nil {
+		if w.capacity == nil {
+			w.capacity = make(chan struct{})
 		}
-		room := w.room
+		capacity := w.capacity
 		w.sendNow()
 		w.mu.Unlock()
 		select {
-		case <-room:
+		case <-capacity:
 		case <-ctx.Done():
 		}
 		w.mu.Lock()
@@ -173,7 +174,7 @@ func (w *ChunkWriter) add(block []byte) bool {
 func (w *ChunkWriter) fits(n int) bool { return w.held == 0 || w.held+n <= w.limit }
 
 func (w *ChunkWriter) reserve(n int) bool {
-	if !w.fits(n) || !w.budget.Take(n) {
+	if !w.fits(n) || !w.budget.Reserve(n) {
 		return false
 	}
 	w.held += n
@@ -183,7 +184,7 @@ func (w *ChunkWriter) reserve(n int) bool {
 // sendNow ends the wait for more blocks.
 func (w *ChunkWriter) sendNow() {
 	select {
-	case w.hurry <- struct{}{}:
+	case w.sendEarly <- struct{}{}:
 	default: // a queued chat, or the wait has already ended
 	}
 }
@@ -229,7 +230,7 @@ func (w *ChunkWriter) flushing(n int) {
 func (w *ChunkWriter) Close() {
 	w.mu.Lock()
 	w.closed = true
-	w.leaveRoom()
+	w.signalCapacity()
 	w.mu.Unlock()
 	w.cancel()
 	w.publish.Wait()
@@ -245,7 +246,7 @@ func (w *ChunkWriter) run() {
 		}
 		for rest := work; rest.count() > 0; {
 			batch := rest.cut(maxBatchBlocks, maxBatchBytes)
-			w.settle(batch, w.send(batch))
+			w.finish(batch, w.send(batch))
 		}
 		work.release()
 	}
@@ -264,7 +265,7 @@ func (w *ChunkWriter) gatherBlocks() {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-w.hurry:
+	case <-w.sendEarly:
 	case <-w.ctx.Done():
 	}
 }
@@ -276,7 +277,7 @@ func (w *ChunkWriter) take() (work blocks, ok bool) {
 	defer w.mu.Unlock()
 	if w.pending.count() > 0 {
 		work, w.pending = w.pending, blocks{}
-		w.leaveRoom()
+		w.signalCapacity()
 		return work, true
 	}
 	w.running = false
@@ -287,12 +288,12 @@ func (w *ChunkWriter) take() (work blocks, ok bool) {
 	return blocks{}, false
 }
 
-func (w *ChunkWriter) settle(batch blocks, stored bool) {
-	w.budget.Give(batch.size())
+func (w *ChunkWriter) finish(batch blocks, stored bool) {
+	w.budget.Release(batch.size())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held -= batch.size()
-	w.leaveRoom()
+	w.signalCapacity()
 	if stored {
 		return
 	}
@@ -300,11 +301,11 @@ func (w *ChunkWriter) settle(batch blocks, stored bool) {
 	w.lost(batch.count())
 }
 
-// leaveRoom wakes the calls that wait for capacity. The caller holds mu.
-func (w *ChunkWriter) leaveRoom() {
-	if w.room != nil {
-		close(w.room)
-		w.room = nil
+// signalCapacity wakes the calls that wait for capacity. The caller holds mu.
+func (w *ChunkWriter) signalCapacity() {
+	if w.capacity != nil {
+		close(w.capacity)
+		w.capacity = nil
 	}
 }
 

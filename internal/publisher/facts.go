@@ -59,12 +59,12 @@ func FactsOf(j task.Job) Facts {
 	return f
 }
 
-// labelsOf returns as many labels as fit into room bytes.
-func labelsOf(labels map[string]string, room int) Labels {
+// labelsOf returns as many labels as fit into the remaining bytes.
+func labelsOf(labels map[string]string, remaining int) Labels {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		pair := LabelOf(k, labels[k])
-		if room -= len(pair) + 1; room < 0 {
+		if remaining -= len(pair) + 1; remaining < 0 {
 			out = append(out, labelsCut)
 			break
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// mostHeaders is the capacity for an event's headers and the broker headers that its writer adds.
-const mostHeaders = 24
+// maxHeaders is the capacity for an event's headers and the broker headers that its writer adds.
+const maxHeaders = 24
 
 // headers sets the headers of a message. A message has about twenty headers, so their values share
 // one array and the map is large enough from the start.
@@ -20,7 +20,7 @@ type headers struct {
 
 // newMessage returns a message without headers and the setter for its headers.
 func newMessage(subject string) (*nats.Msg, *headers) {
-	h := &headers{of: make(nats.Header, mostHeaders), values: make([]string, 0, mostHeaders)}
+	h := &headers{of: make(nats.Header, maxHeaders), values: make([]string, 0, maxHeaders)}
 	return &nats.Msg{Subject: subject, Header: h.of}, h
 }
 

@@ -44,18 +44,18 @@ func TestAddWaits(t *testing.T) {
 	s.stop()
 	block := bytes.Repeat([]byte("1"), 200<<10)
 	for range 5 { // almost 1 MiB
-		if !w.TakesNow(len(block)) {
-			t.Error("it says that there is no room")
+		if !w.AcceptsNow(len(block)) {
+			t.Error("it reports no capacity")
 		}
 		if waited := w.AddWait(t.Context(), block, anHour); waited > 0 {
-			t.Errorf("waited %s while there was room", waited)
+			t.Errorf("waited %s despite capacity", waited)
 		}
 	}
-	if w.TakesNow(len(block)) {
-		t.Error("it says that there is room")
+	if w.AcceptsNow(len(block)) {
+		t.Error("it reports capacity")
 	}
 	if waited := w.AddWait(t.Context(), block, func() time.Duration { return time.Millisecond }); waited < time.Millisecond {
-		t.Errorf("waited %s without room", waited)
+		t.Errorf("waited %s without capacity", waited)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()

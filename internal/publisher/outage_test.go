@@ -179,7 +179,7 @@ func TestInlineIsBounded(t *testing.T) {
 		t.Errorf("flush gave %d, %v", count, err)
 	}
 	if !w.Add(block) {
-		t.Error("there is room again, and the block was given up")
+		t.Error("there is capacity again, and the block was given up")
 	}
 	if count, err := w.Flush(waitCtx); !errors.Is(err, publisher.ErrBlocksLost) || count != 11 {
 		t.Errorf("flush gave %d, %v", count, err)
@@ -196,7 +196,7 @@ func TestInlineIsBounded(t *testing.T) {
 	if n := counter(t, metrics, "genbus_inline_events_dropped_total"); n != 7 {
 		t.Errorf("%v dropped", n)
 	}
-	if !budget.Take(300 << 10) {
+	if !budget.Reserve(300 << 10) {
 		t.Error("the budget was not given back")
 	}
 }

@@ -15,12 +15,12 @@ type backlog struct {
 	roundRobin *roundRobin
 	skipping   map[string]struct{} // tenants whose next job is being looked up
 	// readings is the number of times that the backlog was read from its beginning. complete is
-	// true if the latest reading has reached the end. heard is when that reading received its
+	// true if the latest reading has reached the end. lastItemAt is when that reading received its
 	// latest message, or when it started. created is the creation time of the stream.
-	readings int
-	complete bool
-	heard    time.Time
-	created  time.Time
+	readings   int
+	complete   bool
+	lastItemAt time.Time
+	created    time.Time
 }
 
 func newBacklog() *backlog {
@@ -40,7 +40,7 @@ func (b *backlog) clear(created time.Time) (reading int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin, b.complete, b.created = newRoundRobin(), false, created
-	b.heard = time.Now()
+	b.lastItemAt = time.Now()
 	b.readings++
 	return b.readings
 }
@@ -49,7 +49,7 @@ func (b *backlog) add(reading int, tenant string, seq uint64) {
 	b.mu.Lock()
 	if reading == b.readings {
 		b.roundRobin.add(tenant, seq)
-		b.heard = time.Now()
+		b.lastItemAt = time.Now()
 	}
 	b.mu.Unlock()
 	b.wake()
@@ -81,7 +81,7 @@ func (b *backlog) waits(now time.Time) (waits, all bool) {
 func (b *backlog) jobs(now time.Time) (n uint64, reads bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.roundRobin.size, !b.complete && now.Sub(b.heard) < unknownFor
+	return b.roundRobin.size, !b.complete && now.Sub(b.lastItemAt) < unknownFor
 }
 
 // tenants returns the number of tenants in the backlog, except tenants whose jobs are all
@@ -156,8 +156,8 @@ func (b *backlog) latest(tenant string) uint64 {
 	return b.roundRobin.latest(tenant)
 }
 
-func (b *backlog) forget(tenant string, before uint64) {
+func (b *backlog) remove(tenant string, before uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.roundRobin.forget(tenant, before)
+	b.roundRobin.remove(tenant, before)
 }

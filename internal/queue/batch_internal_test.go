@@ -123,7 +123,7 @@ func TestWhatWasReadInABatchIsOld(t *testing.T) {
 			"dispatched": {func(j candidate) error {
 				_, err := m.dispatch(t.Context(), candidate{turn: j.turn})
 				return err
-			}, gone, []string{q.b.Names().Work()}, true},
+			}, obsolete, []string{q.b.Names().Work()}, true},
 		} {
 			next, _ := queued(t, q, "acme", name)
 			second, _ := queued(t, q, "acme", name+" and another")

@@ -22,7 +22,7 @@ const (
 	failed   verdict = iota // back in the backlog; stop this fill
 	later                   // back in the backlog; delay its tenant
 	blocked                 // back in the backlog; do not delay its tenant
-	gone                    // not enqueued, because another replica dispatched it or it has ended
+	obsolete                // not enqueued, because another replica dispatched it or it has ended
 	enqueued                // ready or possibly ready
 )
 
@@ -142,7 +142,7 @@ func (m jobDispatcher) dispatch(ctx context.Context, j candidate) (verdict, erro
 	from, n, err := m.itemOf(ctx, j)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
-		return gone, nil
+		return obsolete, nil
 	case errors.Is(err, errNotStored):
 		return later, err
 	case err != nil:
@@ -151,12 +151,12 @@ func (m jobDispatcher) dispatch(ctx context.Context, j candidate) (verdict, erro
 	mark, ended, err := m.ensureLogged(ctx, from, j.job)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
-		return gone, nil
+		return obsolete, nil
 	case err != nil:
 		return failed, err
 	case ended:
 		_, err = m.q.Items.Remove(ctx, from)
-		return gone, err
+		return obsolete, err
 	}
 	v, err := m.enqueue(ctx, n, from, mark)
 	if err != nil {
@@ -295,7 +295,7 @@ func (m jobDispatcher) enqueue(ctx context.Context, n subject.WorkName, from Ite
 	case !sameItem(there, from):
 		return blocked, fmt.Errorf("another request with the id of job %s is ready", n.ID)
 	}
-	return gone, nil // already counted
+	return obsolete, nil // already counted
 }
 
 // sameItem reports whether two work items with the same ID come from the same request.

@@ -70,10 +70,10 @@ type dispatcher struct {
 	// busy is when a backlog last existed. full is when a job of the backlog last found no
 	// capacity.
 	busy, full time.Time
-	// waiting is when the current backlog began, ignoring tenants that are passed over, or zero if
-	// there is none. failed is when dispatches began to fail, or zero if they do not fail.
-	waiting, failed time.Time
-	unknown         unknownJobs
+	// backlogSince is when the current backlog began, ignoring tenants that are passed over, or
+	// zero if there is none. failed is when dispatches began to fail, or zero if they do not fail.
+	backlogSince, failed time.Time
+	unknown              unknownJobs
 }
 
 // Dispatch makes the jobs of a route's backlog ready, taking the tenants in turn. It returns after
@@ -145,8 +145,8 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	// Claim congestion until more is known, so that other replicas put new jobs behind the backlog.
 	if d.needed(ctx, now) && d.route.lease.Take(now, true) {
 		d.busy, d.full, d.every = now, now, fastestRead
-		d.waiting, d.failed, d.unknown = time.Time{}, time.Time{}, unknownJobs{patience: unknownFor}
-		d.q.claims.Say(d.route.durable)
+		d.backlogSince, d.failed, d.unknown = time.Time{}, time.Time{}, unknownJobs{patience: unknownFor}
+		d.q.claims.Announce(d.route.durable)
 		d.logger.Info("started dispatching backlog", "kind", d.route.kind, "route", d.route.name)
 	}
 	if !d.route.lease.Held() {
@@ -174,7 +174,7 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 		r.added.Store(false)
 		return false
 	}
-	if left := d.q.claims.Unheard(now); left > 0 { // a dispatching replica may not have been heard from yet
+	if left := d.q.claims.ListenRemaining(now); left > 0 { // a dispatching replica may not be known yet
 		d.every = left
 		return false
 	}
@@ -183,15 +183,15 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 	case r.lease.Expire(now):
 		r.counted.Store(0)
 		r.refresh(ctx, countInterval)
-	case !added && r.waiting.Load() > 0: // another replica may have dispatched the backlog since the count
+	case !added && r.inBacklog.Load() > 0: // another replica may have dispatched the backlog since the count
 		r.refresh(ctx, countInterval)
 	}
-	return added || r.waiting.Load() > 0
+	return added || r.inBacklog.Load() > 0
 }
 
 // stop stops the index and releases the lease if it is held.
 func (d *dispatcher) stop() {
-	d.index.forget()
+	d.index.clear()
 	d.q.claims.Release(d.route.durable)
 }
 
@@ -216,7 +216,7 @@ func (d *dispatcher) check(ctx context.Context) {
 	d.every, d.dispatched = d.nextRead(now), 0
 	d.route.refresh(ctx, d.every/2)
 	jobs, reads := d.route.backlog.jobs(now)
-	waiting := d.route.waiting.Load()
+	waiting := d.route.inBacklog.Load()
 	if jobs > 0 {
 		d.busy = now
 	}
@@ -235,7 +235,7 @@ func (d *dispatcher) check(ctx context.Context) {
 
 func (d *dispatcher) reread() {
 	d.unknown.none()
-	d.index.forget()
+	d.index.clear()
 	d.route.backlog.wake()
 }
 
@@ -261,14 +261,14 @@ func (d *dispatcher) nextRead(now time.Time) time.Duration {
 func (d *dispatcher) report(now time.Time) {
 	switch waits, _ := d.route.backlog.waits(now); {
 	case !waits:
-		d.waiting = time.Time{}
-	case d.waiting.IsZero():
-		d.waiting = now
+		d.backlogSince = time.Time{}
+	case d.backlogSince.IsZero():
+		d.backlogSince = now
 	}
-	congested := now.Sub(d.full) < congestedFor || !d.waiting.IsZero() && now.Sub(d.waiting) >= congestedFor
+	congested := now.Sub(d.full) < congestedFor || !d.backlogSince.IsZero() && now.Sub(d.backlogSince) >= congestedFor
 	failing := !d.failed.IsZero() && now.Sub(d.failed) >= failingAfter
 	if d.route.lease.Report(now, congested, failing) {
-		d.q.claims.Say(d.route.durable)
+		d.q.claims.Announce(d.route.durable)
 	}
 }
 
@@ -311,12 +311,12 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	return done.freed.Load() && !done.stop.Load() && ctx.Err() == nil
 }
 
-// nextBatch removes jobs from the backlog and reserves capacity for them. most is the maximum size
+// nextBatch removes jobs from the backlog and reserves capacity for them. limit is the maximum size
 // of the batch.
-func (d *dispatcher) nextBatch(most int) (batch []turn) {
+func (d *dispatcher) nextBatch(limit int) (batch []turn) {
 	now := time.Now()
 	d.report(now)
-	for len(batch) < most {
+	for len(batch) < limit {
 		if !d.route.window.reserve() {
 			if waits, _ := d.route.backlog.waits(now); waits {
 				d.congested(now)
@@ -359,7 +359,7 @@ func (o *outcomes) add(v verdict, err error) {
 	switch v {
 	case enqueued:
 		o.dispatched.Add(1)
-	case gone, blocked:
+	case obsolete, blocked:
 		o.freed.Store(true)
 	case failed:
 		o.stop.Store(true)
@@ -378,9 +378,9 @@ func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error)
 	defer cancel()
 	backlog := d.route.backlog
 	if d.route.kind == subject.Video {
-		err := d.q.letters.Check(ctx, j.tenant)
+		err := d.q.deadLetters.Check(ctx, j.tenant)
 		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.jobs.toSubmit(ctx, j) {
-			backlog.passOver(j.turn, quota.LettersEvery)
+			backlog.passOver(j.turn, quota.DeadLettersEvery)
 			return later, nil
 		}
 	}
@@ -393,7 +393,7 @@ func (d *dispatcher) dispatch(ctx context.Context, j candidate) (verdict, error)
 		backlog.postpone(j.turn)
 	case err != nil:
 		backlog.putBack(j.turn, retryDispatch)
-	case v == gone:
+	case v == obsolete:
 		if backlog.miss(j.turn) {
 			d.skip(ctx, j.tenant)
 		}
@@ -416,8 +416,8 @@ func (d *dispatcher) skip(ctx context.Context, tenant string) {
 	m, err := d.q.b.Next(ctx, names.Wait(), names.WaitTenantPattern(d.route.kind, d.route.name, tenant), 1)
 	switch {
 	case err == nil:
-		d.route.backlog.forget(tenant, m.Seq)
+		d.route.backlog.remove(tenant, m.Seq)
 	case errors.Is(err, broker.ErrNoMessage):
-		d.route.backlog.forget(tenant, latest+1)
+		d.route.backlog.remove(tenant, latest+1)
 	}
 }

@@ -49,7 +49,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(*backlog){
 		"all":        func(l *backlog) { l.roundRobin = newRoundRobin() },
-		"one tenant": func(l *backlog) { l.roundRobin.forget("other", math.MaxUint64) },
+		"one tenant": func(l *backlog) { l.roundRobin.remove("other", math.MaxUint64) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,9 +98,9 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	d := heardEarly(t, b)
+	d := notifiedEarly(t, b)
 	defer d.index.ending.Wait()
-	defer d.index.forget()
+	defer d.index.clear()
 	for range 2 * maxDispatches {
 		stored, err := b.Publish(t.Context(), nats.NewMsg(b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", "video_1")))
 		if err != nil {
@@ -122,7 +122,7 @@ func TestJobsThatOthersHaveDispatchedAreSkippedOnce(t *testing.T) {
 	var dispatches sync.WaitGroup
 	for _, next := range batch {
 		dispatches.Go(func() {
-			if v, err := d.dispatch(t.Context(), candidate{turn: next}); v != gone || err != nil {
+			if v, err := d.dispatch(t.Context(), candidate{turn: next}); v != obsolete || err != nil {
 				t.Errorf("%v, %v", v, err)
 			}
 		})
@@ -225,8 +225,9 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	}
 }
 
-// heardEarly returns a dispatcher whose index has a job of acme that the leader has not stored yet.
-func heardEarly(t *testing.T, b *broker.Broker) *dispatcher {
+// notifiedEarly returns a dispatcher whose index has a job of acme that the leader has not stored
+// yet.
+func notifiedEarly(t *testing.T, b *broker.Broker) *dispatcher {
 	t.Helper()
 	q, _ := idle(t, b)
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
@@ -255,7 +256,7 @@ func (d *dispatcher) dispatches(t *testing.T) {
 func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		d := heardEarly(t, open(t))
+		d := notifiedEarly(t, open(t))
 		d.route.Resize(4)
 		d.fill(t.Context())
 		if d.dispatched != 0 || d.route.backlog.tenants() != 1 {
@@ -267,12 +268,12 @@ func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 	})
 }
 
-// TestAJobThatTheLeaderStoresMeanwhileIsKept proves that confirm finds a job that the leader stored
-// after the first lookup.
-func TestAJobThatTheLeaderStoresMeanwhileIsKept(t *testing.T) {
+// TestAJobThatTheLeaderStoresDuringTheReadIsKept proves that confirm finds a job that the leader
+// stored after the first lookup.
+func TestAJobThatTheLeaderStoresDuringTheReadIsKept(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	d := heardEarly(t, b)
+	d := notifiedEarly(t, b)
 	// As if the first lookup had come before this.
 	stored := wait(t, d.q)
 	turn, ok := d.route.backlog.next(time.Now())
@@ -293,7 +294,7 @@ func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	r := q.Route(subject.Video, config.SandboxVideoRoute)
 	d := &dispatcher{q: q, route: r, jobs: jobDispatcher{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
 	defer d.index.ending.Wait()
-	defer d.index.forget()
+	defer d.index.clear()
 	begin := func() {
 		t.Helper()
 		if ok, err := d.index.begin(t.Context(), time.Now()); err != nil || !ok {
@@ -352,10 +353,10 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	d.fill(t.Context())
 	now := time.Now()
 	if n := r.backlog.tenants(); n != 1 || d.dispatched != 0 {
-		t.Fatalf("%d jobs of a tenant without room for letters are dispatched; %d tenants wait", d.dispatched, n)
+		t.Fatalf("%d jobs of a tenant without room for dead letters are dispatched; %d tenants wait", d.dispatched, n)
 	}
 	d.report(now)
-	<-hears.backlog.signal // it has heard the claim
+	<-hears.backlog.signal // it has received the claim
 	for _, row := range []struct {
 		replica               *Queue
 		tenant, retryOf, want string
@@ -386,7 +387,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 // listen makes a replica hear the claims of others until the test ends.
 func listen(t testing.TB, q *Queue) {
 	t.Helper()
-	silence := q.claims.Unheard(time.Now())
+	silence := q.claims.ListenRemaining(time.Now())
 	ctx, stop := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	go func() {
@@ -394,7 +395,7 @@ func listen(t testing.TB, q *Queue) {
 		q.Run(ctx, brokertest.Logger(t))
 	}()
 	t.Cleanup(func() { stop(); <-stopped })
-	for q.claims.Unheard(time.Now()) == silence {
+	for q.claims.ListenRemaining(time.Now()) == silence {
 		if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
 			t.Fatal(err)
 		}

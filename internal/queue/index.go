@@ -32,8 +32,8 @@ func (x *indexing) begin(ctx context.Context, now time.Time) (ok bool, err error
 	return x.stop != nil, err
 }
 
-// forget stops the index and clears the backlog.
-func (x *indexing) forget() {
+// clear stops the index and clears the backlog.
+func (x *indexing) clear() {
 	if x.stop != nil {
 		x.route.backlog.clear(time.Time{})
 		x.ending.Go(x.stop)

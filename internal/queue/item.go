@@ -111,9 +111,9 @@ func (s Items) Removed(ctx context.Context, seq uint64) (bool, error) {
 	return s.log.Removed(ctx, s.b.Names().Work(), seq)
 }
 
-// Ahead returns how many of the route's backlog items were stored before i. The dispatch order is
-// different, because tenants take turns.
-func (s Items) Ahead(ctx context.Context, i Item) (uint64, error) {
+// StoredBefore returns how many of the route's backlog items were stored before i. The dispatch
+// order is different, because tenants take turns.
+func (s Items) StoredBefore(ctx context.Context, i Item) (uint64, error) {
 	n, err := s.NameOf(i)
 	if err != nil {
 		return 0, err

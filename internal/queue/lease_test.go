@@ -85,7 +85,8 @@ func TestAnotherReplicaDispatches(t *testing.T) {
 	await(t, "an empty backlog", func() bool { return second.waiting(t) == 0 })
 }
 
-// startBehind starts a replica while another one dispatches, and waits until it has heard a claim.
+// startBehind starts a replica while another one dispatches, and waits until it has received a
+// claim.
 func startBehind(t testing.TB, r *replica) *replica {
 	t.Helper()
 	claims, err := r.b.Conn().SubscribeSync(r.b.Names().Dispatch())
@@ -158,7 +159,7 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	first.indexed(t, 1)
 	second := startBehind(t, newReplica(t, b, 400))
 	admitted := 3
-	for ; second.waiting(t) == 1; admitted++ { // until the second replica has heard the claim
+	for ; second.waiting(t) == 1; admitted++ { // until the second replica has received the claim
 		if admitted == 390 {
 			t.Fatal("the second replica has room, and puts no job behind the others")
 		}
@@ -173,7 +174,7 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for calm := 0; calm < 2; { // by the second claim, the other replica has heard the first
+	for calm := 0; calm < 2; { // by the second claim, the other replica has received the first
 		m, err := claims.NextMsg(patience)
 		if err != nil {
 			t.Fatalf("no claim says that no job waits: %v", err)

@@ -21,7 +21,7 @@ type OrphanedRoute struct {
 	Kind    subject.Kind
 	Name    string
 	Ready   uint64 // jobs in GENBUS_WORK, including held ones
-	Waiting uint64 // jobs in the backlog
+	Backlog uint64 // jobs in the backlog
 	Oldest  time.Time
 }
 
@@ -35,16 +35,16 @@ func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := q.waitingOrphans(ctx, found); err != nil {
+	if err := q.backlogOrphans(ctx, found); err != nil {
 		return nil, err
 	}
 	var out []OrphanedRoute
 	for r, ready := range found {
 		o := OrphanedRoute{Kind: r.kind, Name: r.name, Ready: ready}
-		if o.Waiting, err = r.countBacklog(ctx); err != nil {
+		if o.Backlog, err = r.countBacklog(ctx); err != nil {
 			return nil, err
 		}
-		if o.Ready+o.Waiting == 0 {
+		if o.Ready+o.Backlog == 0 {
 			continue
 		}
 		if o.Oldest, err = r.acceptedFrom(ctx, 1, true); err != nil {
@@ -72,8 +72,8 @@ func (q *Queue) readyOrphans(ctx context.Context) (map[*Route]uint64, error) {
 	})
 }
 
-// waitingOrphans adds the unconfigured routes that have a backlog, without counting it.
-func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) error {
+// backlogOrphans adds the unconfigured routes that have a backlog, without counting it.
+func (q *Queue) backlogOrphans(ctx context.Context, found map[*Route]uint64) error {
 	names := q.b.Names()
 	counted, err := q.byConsumers(ctx, names.Wait(), func(r *Route, _ *jetstream.ConsumerInfo) { found[r] += 0 })
 	if err != nil || counted {
@@ -143,21 +143,21 @@ func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route,
 			return false, err
 		}
 		var jobs uint64
-		var gone []*jetstream.ConsumerInfo
+		var unconfigured []*jetstream.ConsumerInfo
 		for _, c := range consumers {
 			kind, name, ok := subject.ParseWorkDurable(c.Config.Durable)
 			switch {
 			case !ok || jobsOf(c) == 0:
 				continue
 			case !q.Configured(kind, name):
-				gone = append(gone, c)
+				unconfigured = append(unconfigured, c)
 			}
 			jobs += jobsOf(c)
 		}
 		if !accounted(jobs, before, after) {
 			continue
 		}
-		for _, c := range gone {
+		for _, c := range unconfigured {
 			kind, name, _ := subject.ParseWorkDurable(c.Config.Durable)
 			add(q.Route(kind, name), c)
 		}

@@ -35,7 +35,7 @@ func TestABacklogWithoutARouteIsFound(t *testing.T) {
 				}
 			}
 			found, err := h.Orphans(t.Context())
-			if err != nil || len(found) != 1 || found[0].Name != "gone" || found[0].Waiting != 1 || found[0].Ready != 0 {
+			if err != nil || len(found) != 1 || found[0].Name != "gone" || found[0].Backlog != 1 || found[0].Ready != 0 {
 				t.Errorf("deleted: %t: %v, %v", deleted, found, err)
 			}
 		}
@@ -72,7 +72,7 @@ func TestReadyJobsWithoutARouteAreFound(t *testing.T) {
 				}
 			}
 			found, err := h.Orphans(t.Context())
-			if err != nil || len(found) != 1 || found[0].Name != "gone" || found[0].Ready != 2 || found[0].Waiting != 0 {
+			if err != nil || len(found) != 1 || found[0].Name != "gone" || found[0].Ready != 2 || found[0].Backlog != 0 {
 				t.Errorf("deleted: %t: %v, %v", deleted, found, err)
 			}
 		}

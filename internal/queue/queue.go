@@ -29,12 +29,12 @@ import (
 // Queue holds the accepted jobs of all routes. It is safe for concurrent use.
 type Queue struct {
 	// Items gives access to the stored work items.
-	Items   Items
-	cfg     *config.Live
-	b       *broker.Broker
-	log     *joblog.Log
-	letters *quota.DeadLetterQuota
-	pending *pendingFirstEvents
+	Items       Items
+	cfg         *config.Live
+	b           *broker.Broker
+	log         *joblog.Log
+	deadLetters *quota.DeadLetterQuota
+	pending     *pendingFirstEvents
 
 	claims *fleet.Claims // by name of the durable consumer
 
@@ -47,7 +47,7 @@ type Queue struct {
 func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.DeadLetterQuota) *Queue {
 	items := Items{b: b, log: log}
 	q := &Queue{
-		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items), routes: map[string]*Route{},
+		Items: items, cfg: cfg, b: b, log: log, deadLetters: letters, pending: newPendingFirstEvents(items), routes: map[string]*Route{},
 	}
 	q.claims = fleet.NewClaims(fleet.ClaimsOptions{
 		Conn: b.Conn(), Subject: b.Names().Dispatch(), Self: log.Writer(), All: q.leases, Lease: q.lease, Changed: q.changed,

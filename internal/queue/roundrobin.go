@@ -151,8 +151,8 @@ func (r *roundRobin) latest(tenant string) uint64 {
 	return t.jobs[len(t.jobs)-1]
 }
 
-// forget drops a tenant's jobs with sequences below before.
-func (r *roundRobin) forget(tenant string, before uint64) {
+// remove drops a tenant's jobs with sequences below before.
+func (r *roundRobin) remove(tenant string, before uint64) {
 	t := r.tenants[tenant]
 	if t == nil {
 		return

@@ -134,7 +134,7 @@ func TestOnlyTenantsThatAreNotPassedOverWait(t *testing.T) {
 	}
 }
 
-func TestForgottenJobsHaveNoTurn(t *testing.T) {
+func TestRemovedJobsHaveNoTurn(t *testing.T) {
 	t.Parallel()
 	rr := newRoundRobin()
 	for seq := range uint64(10) {
@@ -144,12 +144,12 @@ func TestForgottenJobsHaveNoTurn(t *testing.T) {
 	for range 3 {
 		rr.miss("a")
 	}
-	rr.forget("a", 8)
+	rr.remove("a", 8)
 	if _, seq, ok := rr.next(time.Now()); !ok || seq != 8 || rr.miss("a") != 1 || rr.latest("a") != 10 {
 		t.Errorf("got %d, %t", seq, ok)
 	}
-	rr.forget("a", 11)
-	rr.forget("a", 11)
+	rr.remove("a", 11)
+	rr.remove("a", 11)
 	if len(rr.ring) != 0 || len(rr.tenants) != 0 || rr.latest("a") != 0 || rr.miss("a") != 0 {
 		t.Errorf("left: %d in the ring, %d tenants", len(rr.ring), len(rr.tenants))
 	}

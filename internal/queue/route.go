@@ -46,8 +46,8 @@ type Route struct {
 	lease *fleet.Lease
 
 	ready      atomic.Uint64 // jobs not yet delivered by the durable consumer
-	waiting    atomic.Uint64 // jobs in the backlog
-	stale      atomic.Bool   // the last read of waiting failed
+	inBacklog  atomic.Uint64 // jobs in the backlog
+	stale      atomic.Bool   // the last read of inBacklog failed
 	paused     atomic.Bool
 	counted    atomic.Int64 // time of the last read in Unix nanoseconds; recount sets it to a new value below 1
 	added      atomic.Bool  // this replica has added to the backlog since its dispatcher last looked
@@ -103,7 +103,7 @@ func (r *Route) Taken(jobs int) {
 // last safeguard.
 func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
 	r.refresh(ctx, countInterval)
-	return r.ready.Load() + r.waiting.Load(), r.backlog.tenants()
+	return r.ready.Load() + r.inBacklog.Load(), r.backlog.tenants()
 }
 
 // Paused reports whether an operator has paused the route, as of about a second ago. While
@@ -178,7 +178,7 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 		update(readingOf(info), time.Now())
 	}
 	if c, err := r.b.Consumer(ctx, r.b.Names().Wait(), r.durable); err == nil {
-		r.waiting.Store(c.CachedInfo().NumPending)
+		r.inBacklog.Store(c.CachedInfo().NumPending)
 		r.wakeFor(c.CachedInfo().NumPending)
 		r.stale.Store(false)
 	} else {
@@ -198,7 +198,7 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update 
 		return
 	}
 	r.ready.Store(work.NumPending)
-	r.waiting.Store(wait.NumPending)
+	r.inBacklog.Store(wait.NumPending)
 	r.stale.Store(false)
 	r.paused.Store(work.Paused)
 	update(readingOf(work), time.Now())
@@ -224,12 +224,12 @@ type Counts struct {
 
 // Counts returns the latest counts without asking the broker.
 func (r *Route) Counts() Counts {
-	return Counts{Ready: r.ready.Load(), Backlog: r.waiting.Load(), Tenants: r.backlog.tenants(), Paused: r.paused.Load()}
+	return Counts{Ready: r.ready.Load(), Backlog: r.inBacklog.Load(), Tenants: r.backlog.tenants(), Paused: r.paused.Load()}
 }
 
 // put records that this replica has put a job into the backlog.
 func (r *Route) put() {
-	r.waiting.Add(1)
+	r.inBacklog.Add(1)
 	r.added.Store(true)
 	r.backlog.wake()
 }
@@ -241,12 +241,12 @@ func (r *Route) put() {
 func (r *Route) hasBacklog(tenant string, now time.Time) bool {
 	if r.lease.Held() {
 		waits, all := r.backlog.waits(now)
-		return waits || r.backlog.latest(tenant) > 0 || !all && r.waiting.Load() > 0
+		return waits || r.backlog.latest(tenant) > 0 || !all && r.inBacklog.Load() > 0
 	}
 	if _, congested, held := r.lease.Holder(now); held {
 		return congested
 	}
-	return r.waiting.Load() > 0
+	return r.inBacklog.Load() > 0
 }
 
 // recount makes the next caller reread the counts. A read that is already in progress is not

@@ -5,10 +5,10 @@ import "time"
 const (
 	// unknownFor is how long the count may exceed the index without a dispatch before the backlog
 	// is reread. The count may include jobs that the index has not received yet. While jobs are
-	// dispatched, the limit is ten times as long. Each reread doubles the limit, up to unknownMost,
+	// dispatched, the limit is ten times as long. Each reread doubles the limit, up to maxUnknown,
 	// because the count can be wrong and reading a large backlog takes seconds.
-	unknownFor  = 3 * time.Second
-	unknownMost = 10 * time.Minute
+	unknownFor = 3 * time.Second
+	maxUnknown = 10 * time.Minute
 )
 
 // unknownJobs tracks how long a dispatcher's count has exceeded its index.
@@ -35,6 +35,6 @@ func (u *unknownJobs) overdue(now time.Time, dispatched bool) bool {
 	if now.Sub(u.undispatched) < u.patience && now.Sub(u.since) < 10*u.patience {
 		return false
 	}
-	u.patience = min(2*u.patience, unknownMost)
+	u.patience = min(2*u.patience, maxUnknown)
 	return true
 }

@@ -28,10 +28,10 @@ func TestUnknownJobsAreOverdue(t *testing.T) {
 		after(unknownFor, true, false)
 	}
 	after(unknownFor, true, true)
-	u = unknownJobs{patience: unknownMost}
+	u = unknownJobs{patience: maxUnknown}
 	after(0, false, false)
-	after(unknownMost, false, true)
+	after(maxUnknown, false, true)
 	u.none()
 	after(0, false, false)
-	after(unknownMost, false, true)
+	after(maxUnknown, false, true)
 }

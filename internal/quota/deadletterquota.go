@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// LettersEvery is how long a count of dead letters is valid. lettersFar is how long it is valid
-	// for a tenant below half of its limit.
-	LettersEvery = 2 * time.Second
-	lettersFar   = 30 * time.Second
-	// lettersRetry is the Retry-After of a refusal. An operator must act before a retry can
+	// DeadLettersEvery is how long a count of dead letters is valid. deadLettersFar is how long it
+	// is valid for a tenant below half of its limit.
+	DeadLettersEvery = 2 * time.Second
+	deadLettersFar   = 30 * time.Second
+	// deadLettersRetry is the Retry-After of a refusal. An operator must act before a retry can
 	// succeed.
-	lettersRetry = time.Minute
-	// largestLetter is the size in bytes of a dead letter with the largest inlined body, its work
-	// item and its error.
-	largestLetter = publisher.ClaimCheck + 16<<10
+	deadLettersRetry = time.Minute
+	// largestDeadLetter is the size in bytes of a dead letter with the largest inlined body, its
+	// work item and its error.
+	largestDeadLetter = publisher.ClaimCheck + 16<<10
 	// manyCounts is the number of tenants above which counts of idle tenants are removed.
 	manyCounts = 10_000
 )
 
 // ErrTenantBound reports that a tenant's stored dead letters alone reach its limit. The count is at
-// most LettersEvery old.
+// most DeadLettersEvery old.
 var ErrTenantBound = errors.New("the tenant's stored dead letters reach its limit")
 
 // errUncounted reports that JetStream did not count the dead letters in time.
@@ -54,12 +54,12 @@ type DeadLetterQuota struct {
 	read func(ctx context.Context, tenant string) (deadletter.Size, error)
 
 	mu      sync.Mutex
-	all     letterCount
-	tenants map[string]*letterCount
+	all     deadLetterCount
+	tenants map[string]*deadLetterCount
 }
 
-// letterCount counts the dead letters of one tenant or of all tenants.
-type letterCount struct {
+// deadLetterCount counts the dead letters of one tenant or of all tenants.
+type deadLetterCount struct {
 	size    deadletter.Size
 	at      time.Time     // when size was read; zero means never
 	tried   time.Time     // when the last read ended, even if it failed
@@ -70,11 +70,11 @@ type letterCount struct {
 	open, ended uint64
 }
 
-func (c *letterCount) sum() uint64 { return c.size.Letters + c.open + c.ended }
+func (c *deadLetterCount) sum() uint64 { return c.size.Count + c.open + c.ended }
 
 // NewDeadLetterQuota returns a quota without counts.
 func NewDeadLetterQuota(cfg *config.Live, b *broker.Broker) *DeadLetterQuota {
-	return &DeadLetterQuota{cfg: cfg, read: deadletter.Streams{Broker: b}.Count, tenants: map[string]*letterCount{}}
+	return &DeadLetterQuota{cfg: cfg, read: deadletter.Streams{Broker: b}.Count, tenants: map[string]*deadLetterCount{}}
 }
 
 // Reserve reserves capacity for a dead letter of a tenant's submission until release is called. It
@@ -95,7 +95,7 @@ func (l *DeadLetterQuota) Reserve(ctx context.Context, tenant string) (release f
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, c := range []*letterCount{&l.all, own} {
+		for _, c := range []*deadLetterCount{&l.all, own} {
 			c.open--
 			c.ended++
 		}
@@ -106,13 +106,13 @@ func (l *DeadLetterQuota) Reserve(ctx context.Context, tenant string) (release f
 }
 
 // of returns the count of a tenant, or of all tenants if tenant is empty. The caller holds mu.
-func (l *DeadLetterQuota) of(tenant string) *letterCount {
+func (l *DeadLetterQuota) of(tenant string) *deadLetterCount {
 	if tenant == "" {
 		return &l.all
 	}
 	c := l.tenants[tenant]
 	if c == nil {
-		c = &letterCount{}
+		c = &deadLetterCount{}
 		l.tenants[tenant] = c
 	}
 	return c
@@ -127,31 +127,31 @@ func (l *DeadLetterQuota) Check(ctx context.Context, tenant string) error {
 	return l.check(ctx, tenant, false)
 }
 
-// check is like Check, but the caller holds mu. anew forces a new count of the tenant's dead
+// check is like Check, but the caller holds mu. recount forces a new count of the tenant's dead
 // letters. check releases mu while it waits, but not after its decision.
-func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) error {
-	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
-	all, err := l.count(ctx, "", most, false)
+func (l *DeadLetterQuota) check(ctx context.Context, tenant string, recount bool) error {
+	limit := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
+	all, err := l.count(ctx, "", limit, false)
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
-	if limit := l.limit(all.size.MaxBytes); all.size.Bytes >= limit {
+	if maxBytes := l.limit(all.size.MaxBytes); all.size.Bytes >= maxBytes {
 		return errcode.New(errcode.DeadLettersFull, "the dead-letter stream has used %d bytes, and genbus submits nothing new from %d on; "+
-			"an operator must resolve dead letters (operator dead list) or raise nats.streams.dead.max_bytes", all.size.Bytes, limit).WithRetryAfter(lettersRetry)
+			"an operator must resolve dead letters (operator dead list) or raise nats.streams.dead.max_bytes", all.size.Bytes, maxBytes).WithRetryAfter(deadLettersRetry)
 	}
-	if most == 0 || all.sum() < most {
+	if limit == 0 || all.sum() < limit {
 		return nil
 	}
-	own, err := l.count(ctx, tenant, most, anew)
+	own, err := l.count(ctx, tenant, limit, recount)
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
-	if own.sum() < most {
+	if own.sum() < limit {
 		return nil
 	}
 	full := errcode.New(errcode.DeadLettersFull, "the tenant has %d of at most %d dead letters (max_dead_letters), so genbus submits none of its videos; "+
-		"an operator must resolve them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
-	if own.size.Letters >= most && own.err == nil && time.Since(own.at) <= LettersEvery {
+		"an operator must resolve them (operator dead list --tenant %s)", own.sum(), limit, tenant).WithRetryAfter(deadLettersRetry)
+	if own.size.Count >= limit && own.err == nil && time.Since(own.at) <= DeadLettersEvery {
 		full.Err = ErrTenantBound
 	}
 	return full
@@ -160,13 +160,13 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, anew bool) e
 // count returns the count of a tenant or of all tenants, and reads it again if it is too old.
 // Callers share one read, but each stops waiting when its own ctx ends. While JetStream does not
 // answer, the last result applies. The caller holds mu, which is released while waiting.
-func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64, anew bool) (*letterCount, error) {
-	c, every := l.of(tenant), LettersEvery
+func (l *DeadLetterQuota) count(ctx context.Context, tenant string, limit uint64, recount bool) (*deadLetterCount, error) {
+	c, every := l.of(tenant), DeadLettersEvery
 	switch {
-	case anew:
+	case recount:
 		every = 0
 	case tenant != "":
-		every = c.every(most)
+		every = c.every(limit)
 	}
 	if !c.recent(every) {
 		if c.reading == nil {
@@ -191,7 +191,7 @@ func (l *DeadLetterQuota) count(ctx context.Context, tenant string, most uint64,
 }
 
 // refresh reads a count again. The new size includes the submissions counted by ended.
-func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *letterCount, ended uint64) {
+func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *deadLetterCount, ended uint64) {
 	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
 	defer cancel()
 	size, err := l.read(ctx, tenant)
@@ -203,35 +203,35 @@ func (l *DeadLetterQuota) refresh(ctx context.Context, tenant string, c *letterC
 		c.at, c.size = c.tried, size
 		c.ended -= ended
 	}
-	l.forgetOld()
+	l.removeIdle()
 }
 
 // recent reports whether a count can still be used. every is how long it is valid.
-func (c *letterCount) recent(every time.Duration) bool {
-	if c.err != nil && time.Since(c.tried) < LettersEvery {
+func (c *deadLetterCount) recent(every time.Duration) bool {
+	if c.err != nil && time.Since(c.tried) < DeadLettersEvery {
 		return true // the last read failed recently
 	}
 	return !c.at.IsZero() && time.Since(c.at) < every
 }
 
-// every returns how long a tenant's count is valid. most is the tenant's limit.
-func (c *letterCount) every(most uint64) time.Duration {
+// every returns how long a tenant's count is valid. limit is the tenant's limit.
+func (c *deadLetterCount) every(limit uint64) time.Duration {
 	switch {
-	case c.ended > 0 && c.sum() >= most:
+	case c.ended > 0 && c.sum() >= limit:
 		return 0 // read again, because most ended submissions left no dead letter
-	case c.sum() < most/2:
-		return lettersFar
+	case c.sum() < limit/2:
+		return deadLettersFar
 	}
-	return LettersEvery
+	return DeadLettersEvery
 }
 
-// forgetOld removes the counts of tenants without recent submissions. The caller holds mu.
-func (l *DeadLetterQuota) forgetOld() {
+// removeIdle removes the counts of tenants without recent submissions. The caller holds mu.
+func (l *DeadLetterQuota) removeIdle() {
 	if len(l.tenants) < manyCounts {
 		return
 	}
 	for tenant, c := range l.tenants {
-		if c.open == 0 && c.reading == nil && time.Since(c.tried) > lettersFar {
+		if c.open == 0 && c.reading == nil && time.Since(c.tried) > deadLettersFar {
 			delete(l.tenants, tenant)
 		}
 	}
@@ -245,5 +245,5 @@ func (l *DeadLetterQuota) limit(maxBytes int64) uint64 {
 			inWork += int64(r.MaxInFlight)
 		}
 	}
-	return uint64(maxBytes - min(2*inWork*largestLetter, maxBytes/2))
+	return uint64(maxBytes - min(2*inWork*largestDeadLetter, maxBytes/2))
 }

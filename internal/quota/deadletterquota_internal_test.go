@@ -46,11 +46,11 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 		if reads != 1 {
 			t.Errorf("%d reads", reads)
 		}
-		if err := broker.Wait(t.Context(), LettersEvery); err != nil {
+		if err := broker.Wait(t.Context(), DeadLettersEvery); err != nil {
 			t.Fatal(err)
 		}
 		l.read = func(context.Context, string) (deadletter.Size, error) {
-			return deadletter.Size{Letters: 1, MaxBytes: 1}, nil
+			return deadletter.Size{Count: 1, MaxBytes: 1}, nil
 		}
 		if err := l.Check(t.Context(), "acme"); err != nil {
 			t.Errorf("when JetStream answers: %v", err)
@@ -58,9 +58,9 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 	})
 }
 
-// TestLettersThatWereResolvedSince checks that Reserve counts again before it reports
+// TestDeadLettersThatWereResolvedSince checks that Reserve counts again before it reports
 // ErrTenantBound, so that no video ends because of an old count.
-func TestLettersThatWereResolvedSince(t *testing.T) {
+func TestDeadLettersThatWereResolvedSince(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config.Default()
@@ -69,7 +69,7 @@ func TestLettersThatWereResolvedSince(t *testing.T) {
 		letters := uint64(2)
 		var failed error
 		l.read = func(context.Context, string) (deadletter.Size, error) {
-			return deadletter.Size{Letters: letters, MaxBytes: 1 << 30}, failed
+			return deadletter.Size{Count: letters, MaxBytes: 1 << 30}, failed
 		}
 		if err := l.Check(t.Context(), "acme"); !errors.Is(err, ErrTenantBound) {
 			t.Fatalf("at the bound: %v", err)
@@ -80,14 +80,14 @@ func TestLettersThatWereResolvedSince(t *testing.T) {
 		}
 		release, err := l.Reserve(t.Context(), "acme")
 		if err != nil {
-			t.Fatalf("a submission after a letter was resolved: %v", err)
+			t.Fatalf("a submission after a dead letter was resolved: %v", err)
 		}
 		if _, err := l.Reserve(t.Context(), "acme"); errcode.CodeOf(err) != errcode.DeadLettersFull || errors.Is(err, ErrTenantBound) {
 			t.Errorf("while a submission is under way: %v", err)
 		}
 		release()
 		letters = 2
-		if err := broker.Wait(t.Context(), lettersFar); err != nil {
+		if err := broker.Wait(t.Context(), deadLettersFar); err != nil {
 			t.Fatal(err)
 		}
 		failed = errors.New("no answer")
@@ -97,16 +97,16 @@ func TestLettersThatWereResolvedSince(t *testing.T) {
 	})
 }
 
-// TestNoLetterIsReservedTwice checks that concurrent calls do not reserve the same last dead
+// TestNoDeadLetterIsReservedTwice checks that concurrent calls do not reserve the same last dead
 // letter. They wait until the mutex hands over from one to the next: a grant that had to lock it
 // again to be counted would come after all grants.
-func TestNoLetterIsReservedTwice(t *testing.T) {
+func TestNoDeadLetterIsReservedTwice(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.Limits.Tenant.MaxDeadLetters = 3
 	l := NewDeadLetterQuota(config.NewLive(cfg), nil)
 	l.read = func(context.Context, string) (deadletter.Size, error) {
-		return deadletter.Size{Letters: 2, MaxBytes: 1}, nil
+		return deadletter.Size{Count: 2, MaxBytes: 1}, nil
 	}
 	if err := l.Check(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
@@ -131,6 +131,6 @@ func TestNoLetterIsReservedTwice(t *testing.T) {
 	l.mu.Unlock()
 	group.Wait()
 	if n := granted.Load(); n != 1 {
-		t.Errorf("%d of 20 have the last letter", n)
+		t.Errorf("%d of 20 have the last dead letter", n)
 	}
 }

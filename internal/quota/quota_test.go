@@ -295,10 +295,10 @@ func TestWithoutAnAnswer(t *testing.T) {
 		}
 		l.silent.Store(true)
 		free(1)
-		time.Sleep(forgetAfter / 2) //nolint:forbidigo // the clock is the test's
+		time.Sleep(expireAfter / 2) //nolint:forbidigo // the clock is the test's
 		free(0)
 		held()
-		time.Sleep(forgetAfter) //nolint:forbidigo // the clock is the test's
+		time.Sleep(expireAfter) //nolint:forbidigo // the clock is the test's
 		free(3)
 		free(0)
 		l.silent.Store(false)
@@ -308,9 +308,9 @@ func TestWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForAnAnswerMayLeave checks that a canceled caller returns while the others get the
-// answer.
-func TestWhoWaitsForAnAnswerMayLeave(t *testing.T) {
+// TestACallerMayDisconnectWhileItWaits checks that a canceled caller returns while the others get
+// the answer.
+func TestACallerMayDisconnectWhileItWaits(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}, 10), make(chan struct{})
 	o := all(config.TenantLimits{MaxJobs: 3})
@@ -337,9 +337,9 @@ func TestWhoWaitsForAnAnswerMayLeave(t *testing.T) {
 	}
 }
 
-// TestTenantsThatAreMadeUpAreForgotten checks that invented tenants are removed, even if their jobs
-// cannot be counted.
-func TestTenantsThatAreMadeUpAreForgotten(t *testing.T) {
+// TestInventedTenantsAreRemoved checks that invented tenants are removed, even if their jobs cannot
+// be counted.
+func TestInventedTenantsAreRemoved(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestTenantsThatAreMadeUpAreForgotten(t *testing.T) {
 					t.Fatal(err)
 				}
 				release()
-				time.Sleep(2 * forgetAfter / sweepAbove) //nolint:forbidigo // the clock is the test's
+				time.Sleep(2 * expireAfter / sweepAbove) //nolint:forbidigo // the clock is the test's
 			}
 			if n := len(q.slots.tenants); n > sweepAbove+1 {
 				t.Errorf("%d tenants are kept", n)

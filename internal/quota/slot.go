@@ -17,9 +17,9 @@ const (
 	// creditShare is the divisor for the share of a tenant's free slots that one replica may take
 	// before it counts again. The other replicas do not see these slots until they count.
 	creditShare = 32
-	// forgetAfter is how long the last count, plus the slots taken since, applies to a tenant whose
+	// expireAfter is how long the last count, plus the slots taken since, applies to a tenant whose
 	// jobs cannot be counted. After that, counting starts at zero.
-	forgetAfter = time.Minute
+	expireAfter = time.Minute
 	// sweepAbove is the number of tenants above which idle ones are removed.
 	sweepAbove = 1000
 )
@@ -62,25 +62,25 @@ type question struct {
 // If jobs cannot be counted, the last count plus the slots taken since applies for a minute. After
 // that, counting starts at zero each minute.
 func (q *Quota) Acquire(ctx context.Context, tenant string) (release func(), err error) {
-	most := q.o.Limits(tenant).MaxJobs
-	if most == 0 {
+	limit := q.o.Limits(tenant).MaxJobs
+	if limit == 0 {
 		return func() {}, nil
 	}
-	return q.slots.acquire(ctx, tenant, most)
+	return q.slots.acquire(ctx, tenant, limit)
 }
 
-func (s *slots) acquire(ctx context.Context, tenant string, most int) (release func(), err error) {
+func (s *slots) acquire(ctx context.Context, tenant string, limit int) (release func(), err error) {
 	came := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		t := s.of(tenant)
-		switch t.judge(came, most) {
+		switch t.judge(came, limit) {
 		case granted:
 			t.take()
 			return func() { s.release(tenant) }, nil
 		case refused:
-			return nil, errcode.New(errcode.TenantFull, "the tenant has %d unfinished jobs of at most %d; nothing was accepted", t.has(), most).WithRetryAfter(slotWait)
+			return nil, errcode.New(errcode.TenantFull, "the tenant has %d unfinished jobs of at most %d; nothing was accepted", t.has(), limit).WithRetryAfter(slotWait)
 		case unknown:
 		}
 		if t.pending == nil {
@@ -138,7 +138,7 @@ func (s *slots) release(tenant string) {
 func (s *slots) sweep(now time.Time) {
 	s.swept = now
 	for name, t := range s.tenants {
-		if t.idle() && (t.known && now.Sub(t.asked) > countFresh || now.Sub(t.from) > forgetAfter) {
+		if t.idle() && (t.known && now.Sub(t.asked) > countFresh || now.Sub(t.from) > expireAfter) {
 			delete(s.tenants, name)
 		}
 	}
@@ -159,8 +159,8 @@ const (
 
 // judge decides whether a caller that arrived at came gets a slot. A count that was asked for since
 // then allows taking all free slots. An older one allows only a small share.
-func (t *tenantSlots) judge(came time.Time, most int) verdict {
-	free := most - t.count - t.before
+func (t *tenantSlots) judge(came time.Time, limit int) verdict {
+	free := limit - t.count - t.before
 	switch {
 	case !t.asked.IsZero() && !t.asked.Before(came):
 		if t.since < free {
@@ -187,7 +187,7 @@ func (t *tenantSlots) answer(p *question, n int, known bool) {
 	if !known {
 		n = 0
 	}
-	if known || p.asked.Sub(t.from) > forgetAfter {
+	if known || p.asked.Sub(t.from) > expireAfter {
 		t.count, t.before, t.since, t.from = n, p.before, p.since, p.asked
 	}
 	t.asked, t.known = p.asked, known

@@ -37,7 +37,7 @@ func code(up *upstream.Error) errcode.Code {
 		return errcode.UpstreamRateLimited
 	// An error that the upstream did not report itself comes from a proxy and may be temporary,
 	// unless it concerns the request.
-	case up.Final && (up.Said || up.Scope == upstream.ScopeRequest):
+	case up.Final && (up.Reported || up.Scope == upstream.ScopeRequest):
 		return errcode.UpstreamRefused
 	default:
 		return errcode.UpstreamUnavailable

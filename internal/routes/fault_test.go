@@ -14,13 +14,13 @@ func TestFault(t *testing.T) {
 		err  upstream.Error
 		want errcode.Code
 	}{
-		"slow down":             {upstream.Error{HTTPStatus: 429, Said: true, Scope: upstream.ScopeKey}, errcode.UpstreamRateLimited},
-		"no quota":              {upstream.Error{HTTPStatus: 429, Said: true, Scope: upstream.ScopeKey, Final: true}, errcode.UpstreamRefused},
-		"no such model":         {upstream.Error{HTTPStatus: 404, Said: true, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamRefused},
+		"slow down":             {upstream.Error{HTTPStatus: 429, Reported: true, Scope: upstream.ScopeKey}, errcode.UpstreamRateLimited},
+		"no quota":              {upstream.Error{HTTPStatus: 429, Reported: true, Scope: upstream.ScopeKey, Final: true}, errcode.UpstreamRefused},
+		"no such model":         {upstream.Error{HTTPStatus: 404, Reported: true, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamRefused},
 		"a page for no path":    {upstream.Error{HTTPStatus: 404, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamUnavailable},
 		"a page about the body": {upstream.Error{HTTPStatus: 413, Scope: upstream.ScopeRequest, Final: true}, errcode.UpstreamRefused},
 		"too long a reply":      {upstream.Error{HTTPStatus: 200, Code: "reply_too_large", Scope: upstream.ScopeRequest, Final: true}, errcode.UpstreamRefused},
-		"broken":                {upstream.Error{HTTPStatus: 500, Said: true, Scope: upstream.ScopeUpstream}, errcode.UpstreamUnavailable},
+		"broken":                {upstream.Error{HTTPStatus: 500, Reported: true, Scope: upstream.ScopeUpstream}, errcode.UpstreamUnavailable},
 	} {
 		if got := routes.Fault(&row.err).Code; got != row.want {
 			t.Errorf("%s: %s, want %s", name, got, row.want)

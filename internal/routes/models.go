@@ -66,7 +66,7 @@ type modelCache struct {
 	mu   sync.Mutex
 	at   time.Time
 	list map[string][]upstream.Model // by upstream; nil until the first answer
-	// reloads counts the calls to forget. A list that was requested before a reload is stale on
+	// reloads counts the calls to invalidate. A list that was requested before a reload is stale on
 	// arrival.
 	reloads int
 	// asking is closed when the caller that asks the upstreams has received their lists. It is nil
@@ -109,9 +109,9 @@ func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model 
 	return list
 }
 
-// forget expires the cache because the upstreams have changed. It also marks an answer that is
+// invalidate expires the cache because the upstreams have changed. It also marks an answer that is
 // still in flight as stale.
-func (c *modelCache) forget() {
+func (c *modelCache) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = time.Time{}

@@ -18,7 +18,7 @@ func (t *Table) Reload(cfg *config.Config) (swap func(), err error) {
 	return func() {
 		t.pool.Reload(cfg.Upstreams, cfg.Retry, renewed(before.cfg.Upstreams, cfg.Upstreams)...)
 		t.now.Store(next)
-		t.models.forget()
+		t.models.invalidate()
 		t.retire(before, next)
 	}, nil
 }

@@ -47,7 +47,7 @@ func NewAPI(ctx context.Context, p *parts.Parts, o APIOptions) (_ *API, err erro
 			err = errors.Join(err, a.Inline.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	p.Log.OnNotice(a.Inline.Notice)
+	p.Log.OnPeerNotification(a.Inline.HandlePeerNotification)
 	a.Core = core.New(core.Options{Parts: p, Inline: a.Inline, LocalKey: o.LocalKey})
 	op := operator.New(p, o.Fleet, a.Core.Jobs.CancelIf)
 	a.GRPC, err = grpcapi.New(grpcapi.Options{

@@ -40,22 +40,22 @@ func (s *Service) joinFleet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.leave = unshare
+	s.leaveFleet = unshare
 	leave, err := s.fleet.Start(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
-	s.leave = func() { leave(); unshare() }
+	s.leaveFleet = func() { leave(); unshare() }
 	return nil
 }
 
-// mostRefused limits the number of tenants whose refusals are reported.
-const mostRefused = 100
+// maxRefused limits the number of tenants whose refusals are reported.
+const maxRefused = 100
 
 // refusalsOf returns how many requests of each tenant this replica refused in the last hour because
 // of tenant limits.
 func refusalsOf(adm *admission.Admission) (out []*genbusv1.TenantRefusals) {
-	for _, r := range adm.Refusals(mostRefused) {
+	for _, r := range adm.Refusals(maxRefused) {
 		out = append(out, &genbusv1.TenantRefusals{Tenant: r.Tenant, LastHour: r.Count})
 	}
 	return out
@@ -84,7 +84,7 @@ func upstreamStates(states []pool.UpstreamState) (out []*genbusv1.UpstreamState)
 		}
 		for _, k := range u.Keys {
 			state.Keys = append(state.Keys, &genbusv1.UpstreamKeyState{
-				Name: k.Name, InHand: uint64(k.InHand), MaxConcurrent: uint64(k.Most), Waiting: uint64(k.Queued),
+				Name: k.Name, InHand: uint64(k.InUse), MaxConcurrent: uint64(k.MaxInUse), Waiting: uint64(k.Queued),
 				PausedUntil: moment(k.PausedUntil), CooldownUntil: moment(k.CooldownUntil), HttpStatus: int32(k.Status),
 			})
 		}

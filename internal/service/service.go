@@ -59,7 +59,7 @@ type Service struct {
 
 	configRead atomic.Int64 // when the current configuration was read, in Unix nanoseconds
 	stopping   atomic.Bool
-	leave      func() // leaves the fleet
+	leaveFleet func() // leaves the fleet
 }
 
 // MaxHeaderBytes limits the header of an HTTP request. Requests with larger headers get a 431
@@ -70,7 +70,7 @@ const MaxHeaderBytes = 64 << 10
 // the process reports. The caller must call Run on the result. Run starts the servers and finally
 // stops everything that New started.
 func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version string) (_ *Service, err error) {
-	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, started: time.Now(), leave: func() {}, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, endLog: func() {}}
+	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, started: time.Now(), leaveFleet: func() {}, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, endLog: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abort(ctx))
@@ -200,9 +200,9 @@ func (s *Service) warnOfSmallLog() {
 	}
 }
 
-// sayCapacity logs how many ordinary jobs a day the job log can hold. It runs after startup, so
+// logCapacity logs how many ordinary jobs a day the job log can hold. It runs after startup, so
 // that the addresses are logged first.
-func (s *Service) sayCapacity(ctx context.Context) {
+func (s *Service) logCapacity(ctx context.Context) {
 	figures, err := s.parts.Log.Capacity.Figures(ctx)
 	if ctx.Err() != nil {
 		return
@@ -277,7 +277,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
 	group.Go(func() error { return ignore(s.api.GRPC.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
 	group.Go(func() error { return s.health.Run(watched) })
-	group.Go(func() error { s.sayCapacity(serving); return nil })
+	group.Go(func() error { s.logCapacity(serving); return nil })
 	group.Go(func() error { s.countTenants(serving); return nil })
 	group.Go(func() error {
 		select {
@@ -320,7 +320,7 @@ func ignore(err, expected error) error {
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	s.stopping.Store(true)
-	s.parts.Index.Leave()
+	s.parts.Index.HandOver()
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // cannot fail: ctx never ends
 	s.api.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
@@ -345,7 +345,7 @@ func (s *Service) abort(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if s.parts != nil { // s.consumer is then set too
-		s.parts.Index.Leave()
+		s.parts.Index.HandOver()
 		err = s.consumer.Drain(grace)
 	}
 	if s.api != nil {
@@ -362,7 +362,7 @@ func (s *Service) release(ctx context.Context) error {
 			err = errors.Join(err, ignore(l.Close(), net.ErrClosed))
 		}
 	}
-	s.leave()
+	s.leaveFleet()
 	s.endLog()
 	if s.broker != nil {
 		err = errors.Join(err, s.broker.Close())

@@ -13,9 +13,9 @@ const tenantsEvery = 15 * time.Second
 // countTenants updates the tenant metrics periodically until ctx ends. They keep their values while
 // no replica has caught up with the job log.
 func (s *Service) countTenants(ctx context.Context) {
-	most := s.cfg.Telemetry.MetricsTenants
-	for most > 0 {
-		jobs, total, err := s.parts.Index.UnfinishedByTenant(ctx, most, s.metrics.LabelledTenants())
+	limit := s.cfg.Telemetry.MetricsTenants
+	for limit > 0 {
+		jobs, total, err := s.parts.Index.UnfinishedByTenant(ctx, limit, s.metrics.LabelledTenants())
 		wait := tenantsEvery
 		if err == nil {
 			s.metrics.TenantsUnfinished(jobs, total)

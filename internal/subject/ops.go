@@ -19,8 +19,11 @@ func (s Space) AuditJob(k Kind, tenant, id string) string {
 	return s.join("ops", "audit", "job", string(k), tenant, id)
 }
 
-// AuditLetter is the subject of a dead letter's audit records: genbus.ops.audit.letter.<sequence>.
-func (s Space) AuditLetter(sequence string) string { return s.join("ops", "audit", "letter", sequence) }
+// AuditDeadLetter is the subject of a dead letter's audit records:
+// genbus.ops.audit.letter.<sequence>.
+func (s Space) AuditDeadLetter(sequence string) string {
+	return s.join("ops", "audit", "letter", sequence)
+}
 
 // AuditBulk is the subject of a bulk action's audit records: genbus.ops.audit.bulk.<action>.
 func (s Space) AuditBulk(action string) string { return s.join("ops", "audit", "bulk", action) }

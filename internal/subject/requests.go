@@ -80,16 +80,16 @@ const FirstRejected = 1_000_000_000_000
 // RejectedPattern matches all rejected requests: genbus.rejected.>.
 func (s Space) RejectedPattern() string { return s.join("rejected", ">") }
 
-// RejectedLetter is the subject of rejected requests: genbus.rejected.<kind>.<tenant>.<slot>. An
-// illegal tenant becomes InvalidTenant.
-func (s Space) RejectedLetter(k Kind, tenant, slot string) string {
+// RejectedDeadLetter is the subject of rejected requests: genbus.rejected.<kind>.<tenant>.<slot>.
+// An illegal tenant becomes InvalidTenant.
+func (s Space) RejectedDeadLetter(k Kind, tenant, slot string) string {
 	if CheckToken(tenant) != nil {
 		tenant = InvalidTenant
 	}
 	return s.join("rejected", string(k), tenant, slot)
 }
 
-// RejectedLetters matches the rejected requests of a kind and tenant, like DeadLetters.
-func (s Space) RejectedLetters(k Kind, tenant string) string {
+// RejectedDeadLetters matches the rejected requests of a kind and tenant, like DeadLetters.
+func (s Space) RejectedDeadLetters(k Kind, tenant string) string {
 	return s.join("rejected", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
 }

@@ -61,12 +61,12 @@ func (s Space) ParseLiveTask(subject string) (JobName, error) {
 	return s.parseTask(subject, "live.task")
 }
 
-// AnyWriter is the writer in Notice that addresses all replicas.
+// AnyWriter is the writer in PeerNotification that addresses all replicas.
 const AnyWriter = "any"
 
-// Notice is the subject of peer notifications about events that other replicas wrote to a replica's
-// jobs: genbus.internal.notice.<writer>. The writer is that of the replica's events.
-func (s Space) Notice(writer string) string { return s.join("internal", "notice", writer) }
+// PeerNotification is the subject of peer notifications about events that other replicas wrote to a
+// replica's jobs: genbus.internal.notice.<writer>. The writer is that of the replica's events.
+func (s Space) PeerNotification(writer string) string { return s.join("internal", "notice", writer) }
 
 // Dispatch is the subject on which replicas agree which of them dispatches each route's backlog:
 // genbus.internal.dispatch.

@@ -37,7 +37,7 @@ func (c *Cursor[K, V]) ring() {
 
 // Close ends the cursor. It may be called twice.
 func (c *Cursor[K, V]) Close() {
-	if c.t.leave(c) {
+	if c.t.remove(c) {
 		c.t.set.remove(c.t)
 	}
 }

@@ -189,7 +189,7 @@ func (s *Set[K, V]) sweep(ctx context.Context) {
 		case <-ticker.C:
 		case <-s.wake:
 		}
-		for batch := range slices.Chunk(s.due(), broker.MostSubjects) {
+		for batch := range slices.Chunk(s.due(), broker.MaxSubjects) {
 			err := s.read(ctx, func(ctx context.Context) error { return s.check(ctx, batch) })
 			switch {
 			case err == nil:
@@ -225,8 +225,8 @@ func (s *Set[K, V]) due() []due[K, V] {
 	for t := range s.tails {
 		t.mu.Lock()
 		last := t.checked
-		if t.heard.After(last) {
-			last = t.heard
+		if t.lastItemAt.After(last) {
+			last = t.lastItemAt
 		}
 		if t.started && !t.final && t.err == nil && (t.woken > 0 || now.Sub(last) >= s.opts.Silence) {
 			out = append(out, due[K, V]{t, Known[K]{t.key, t.seq}, t.woken, t.woken > 0 || t.checks%missingEvery == missingEvery-1})

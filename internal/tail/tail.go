@@ -89,9 +89,9 @@ type tail[K comparable, V any] struct {
 	total      int64  // size of all items ever appended
 	final      bool
 
-	// waiting holds live items that follow a gap.
-	waiting      []Item[V]
-	waitingBytes int
+	// pending holds live items that follow a gap.
+	pending      []Item[V]
+	pendingBytes int
 
 	started  bool
 	reading  bool   // run is active
@@ -101,10 +101,10 @@ type tail[K comparable, V any] struct {
 	headDone uint64 // number of the latest head read that finished
 	pages    map[uint64]*page[V]
 
-	heard   time.Time // time of the latest item
-	checked time.Time // time of the latest check by a sweep, or of the latest head read
-	checks  int
-	woken   int // calls of Wake since the latest check
+	lastItemAt time.Time // time of the latest item
+	checked    time.Time // time of the latest check by a sweep, or of the latest head read
+	checks     int
+	woken      int // calls of Wake since the latest check
 }
 
 // page is a part of the log before tail.items, while it is read.
@@ -151,7 +151,7 @@ func (t *tail[K, V]) next() func(context.Context) error {
 	case t.err != nil || t.closed:
 	case !t.started || t.wantHead:
 		return t.readHead
-	case len(t.waiting) > 0:
+	case len(t.pending) > 0:
 		return t.readGap
 	case t.suspect:
 		return t.readEpoch
@@ -243,7 +243,7 @@ func (t *tail[K, V]) restart() {
 	}
 	t.drop(len(t.items))
 	t.base, t.last, t.seq, t.started = 0, 0, 0, false
-	t.waiting, t.waitingBytes = nil, 0
+	t.pending, t.pendingBytes = nil, 0
 	t.pages = map[uint64]*page[V]{}
 	t.wantHead = true
 }
@@ -267,7 +267,7 @@ func (t *tail[K, V]) begin(head Item[V], found bool) bool {
 	return true
 }
 
-// readGap fills the gap before the first waiting item.
+// readGap fills the gap before the first pending item.
 func (t *tail[K, V]) readGap(ctx context.Context) error {
 	if err := t.readEpoch(ctx); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (t *tail[K, V]) readGap(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// If the item still waits, it is gone from the stream.
-	if t.admit(); len(t.waiting) > 0 && t.waiting[0].Pos == first.Pos {
+	if t.admit(); len(t.pending) > 0 && t.pending[0].Pos == first.Pos {
 		t.pop()
 	}
 	return nil
@@ -291,10 +291,10 @@ func (t *tail[K, V]) readGap(ctx context.Context) error {
 func (t *tail[K, V]) oldest() (first Item[V], found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.admit(); len(t.waiting) == 0 {
+	if t.admit(); len(t.pending) == 0 {
 		return first, false
 	}
-	return t.waiting[0], true
+	return t.pending[0], true
 }
 
 func (t *tail[K, V]) readEpoch(ctx context.Context) error {
@@ -357,7 +357,7 @@ func (t *tail[K, V]) live(item Item[V], err error) {
 		t.wantHead = true
 	case t.started && item.Pos <= t.last:
 		t.suspect = true // or a read returned the item before its delivery
-	case t.started && item.Before <= t.last && len(t.waiting) == 0:
+	case t.started && item.Before <= t.last && len(t.pending) == 0:
 		t.append(item)
 		return
 	default:
@@ -368,25 +368,25 @@ func (t *tail[K, V]) live(item Item[V], err error) {
 
 // wait keeps an item that follows a gap. Callers hold mu.
 func (t *tail[K, V]) wait(item Item[V]) {
-	t.waiting = append(t.waiting, item)
-	if t.waitingBytes += item.Size; t.waitingBytes > t.set.opts.Buffer {
+	t.pending = append(t.pending, item)
+	if t.pendingBytes += item.Size; t.pendingBytes > t.set.opts.Buffer {
 		// The head read gets these items from the stream.
-		t.waiting, t.waitingBytes, t.wantHead = nil, 0, true
+		t.pending, t.pendingBytes, t.wantHead = nil, 0, true
 	}
 }
 
-// admit appends the waiting items that no longer follow a gap. Callers hold mu.
+// admit appends the pending items that no longer follow a gap. Callers hold mu.
 func (t *tail[K, V]) admit() {
-	for len(t.waiting) > 0 && t.waiting[0].Before <= t.last {
+	for len(t.pending) > 0 && t.pending[0].Before <= t.last {
 		t.take(t.pop())
 	}
 }
 
-// pop removes and returns the first waiting item. Callers hold mu.
+// pop removes and returns the first pending item. Callers hold mu.
 func (t *tail[K, V]) pop() Item[V] {
-	first := t.waiting[0]
-	t.waiting = t.waiting[1:]
-	t.waitingBytes -= first.Size
+	first := t.pending[0]
+	t.pending = t.pending[1:]
+	t.pendingBytes -= first.Size
 	return first
 }
 
@@ -415,7 +415,7 @@ func (t *tail[K, V]) append(item Item[V]) {
 	t.bytes += item.Size
 	t.total += size
 	t.set.held.Add(size)
-	t.heard = time.Now()
+	t.lastItemAt = time.Now()
 	t.trim()
 }
 
@@ -513,8 +513,8 @@ func (t *tail[K, V]) keep(p *page[V], after uint64, epoch int64) {
 	t.set.held.Add(int64(size))
 }
 
-// leave removes a follower. It closes the tail after the last one.
-func (t *tail[K, V]) leave(c *Cursor[K, V]) (last bool) {
+// remove removes a follower. It closes the tail after the last one.
+func (t *tail[K, V]) remove(c *Cursor[K, V]) (last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.cursors, c)
@@ -523,7 +523,7 @@ func (t *tail[K, V]) leave(c *Cursor[K, V]) (last bool) {
 	}
 	t.closed = true
 	t.drop(len(t.items))
-	t.waiting = nil
+	t.pending = nil
 	t.cancel()
 	return true
 }

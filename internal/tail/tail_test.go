@@ -446,7 +446,7 @@ func TestFailedReadsAreTriedAgain(t *testing.T) {
 	}
 }
 
-func TestKnownTroubleIsToldAtOnce(t *testing.T) {
+func TestKnownTroubleIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{fails: broker.ErrUnavailable}

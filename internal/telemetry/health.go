@@ -231,7 +231,7 @@ func (h *Health) Run(ctx context.Context) error {
 		}
 		if now := failing(reasons); last == nil || !slices.Equal(last, now) {
 			last = now
-			h.tell(ready, reasons)
+			h.notify(ready, reasons)
 		}
 		select {
 		case <-ctx.Done():
@@ -253,7 +253,7 @@ func failing(reasons []Reason) []string {
 	return names
 }
 
-func (h *Health) tell(jobs bool, reasons []Reason) {
+func (h *Health) notify(jobs bool, reasons []Reason) {
 	h.mu.Lock()
 	watchers := slices.Clone(h.watchers)
 	h.mu.Unlock()

@@ -240,7 +240,7 @@ func TestHealthReasonIsShort(t *testing.T) {
 	}
 }
 
-func TestHealthTellsTheWatchers(t *testing.T) {
+func TestHealthNotifiesTheWatchers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h telemetry.Health

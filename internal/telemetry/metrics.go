@@ -32,16 +32,16 @@ const (
 // the caller keeps the values that Route and Upstream return. A nil *Metrics is not valid. Use
 // NewMetrics in tests too.
 type Metrics struct {
-	registry *prometheus.Registry
-	jobs     jobMetrics
-	lives    lifeMetrics
-	routes   routeMetrics
-	upstream upstreamMetrics
-	events   eventMetrics
-	broker   brokerMetrics
-	servers  serverMetrics
-	config   configMetrics
-	tenants  *tenantMetrics
+	registry  *prometheus.Registry
+	jobs      jobMetrics
+	lifecycle lifecycleMetrics
+	routes    routeMetrics
+	upstream  upstreamMetrics
+	events    eventMetrics
+	broker    brokerMetrics
+	servers   serverMetrics
+	config    configMetrics
+	tenants   *tenantMetrics
 }
 
 // goCollector is shared by all registries of a process. Creating one allocates megabytes, because
@@ -64,15 +64,15 @@ func NewMetrics(version string) *Metrics {
 	return &Metrics{
 		registry: registry,
 
-		jobs:     newJobMetrics(f),
-		lives:    newLifeMetrics(f),
-		routes:   newRouteMetrics(f),
-		upstream: newUpstreamMetrics(f),
-		events:   newEventMetrics(f),
-		broker:   newBrokerMetrics(f),
-		servers:  newServerMetrics(f),
-		config:   newConfigMetrics(f),
-		tenants:  newTenantMetrics(f),
+		jobs:      newJobMetrics(f),
+		lifecycle: newLifecycleMetrics(f),
+		routes:    newRouteMetrics(f),
+		upstream:  newUpstreamMetrics(f),
+		events:    newEventMetrics(f),
+		broker:    newBrokerMetrics(f),
+		servers:   newServerMetrics(f),
+		config:    newConfigMetrics(f),
+		tenants:   newTenantMetrics(f),
 	}
 }
 

@@ -107,7 +107,7 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 		r.inline = m.routes.inline.WithLabelValues(route)
 	}
 	if kind == subject.Video { // chats are neither submitted nor polled
-		r.submit = m.lives.submit.WithLabelValues(k, route)
+		r.submit = m.lifecycle.submit.WithLabelValues(k, route)
 		r.lateness = m.routes.lateness.WithLabelValues(k, route)
 		r.polls = make(map[PollOutcome]prometheus.Counter, 3)
 		for _, outcome := range []PollOutcome{PollChanged, PollUnchanged, PollFailed} {

@@ -27,7 +27,7 @@ type tenantMetrics struct {
 	refused    *prometheus.CounterVec
 
 	mu    sync.RWMutex
-	most  int             // how many tenants may have their own series; 0 disables tenant metrics
+	limit int             // how many tenants may have their own series; 0 disables tenant metrics
 	named map[string]bool // tenants with their own series
 }
 
@@ -44,11 +44,11 @@ func newTenantMetrics(f promauto.Factory) *tenantMetrics {
 }
 
 // LabelTenants sets how many tenants get their own series. All others share one series. Call it
-// once, before anything is counted. If it is not called or most is 0, tenants are not counted.
-func (m *Metrics) LabelTenants(most int) {
+// once, before anything is counted. If it is not called or limit is 0, tenants are not counted.
+func (m *Metrics) LabelTenants(limit int) {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()
-	if m.tenants.most = most; most > 0 {
+	if m.tenants.limit = limit; limit > 0 {
 		m.tenants.start(otherTenants)
 	}
 }
@@ -68,7 +68,7 @@ func (t *tenantMetrics) label(tenant string) (label string, counted bool) {
 	if t.named[tenant] {
 		return tenant, true
 	}
-	return otherTenants, t.most > 0
+	return otherTenants, t.limit > 0
 }
 
 func (t *tenantMetrics) accept(tenant string) {
@@ -99,12 +99,12 @@ func (m *Metrics) TenantsUnfinished(jobs map[string]int64, total int64) {
 	t := m.tenants
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.most == 0 {
+	if t.limit == 0 {
 		return
 	}
 	largest := slices.SortedFunc(maps.Keys(jobs), func(a, b string) int { return cmp.Or(cmp.Compare(jobs[b], jobs[a]), cmp.Compare(a, b)) })
 	for _, tenant := range largest {
-		if len(t.named) < t.most && jobs[tenant] > 0 && !t.named[tenant] {
+		if len(t.named) < t.limit && jobs[tenant] > 0 && !t.named[tenant] {
 			t.named[tenant] = true
 			t.start(tenant)
 		}

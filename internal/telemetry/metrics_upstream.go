@@ -13,7 +13,7 @@ type upstreamMetrics struct {
 	failovers   *prometheus.CounterVec
 	breakerOpen *prometheus.GaugeVec
 	keysOut     *prometheus.GaugeVec
-	inHand      *prometheus.GaugeVec
+	held        *prometheus.GaugeVec
 	retries     *prometheus.CounterVec
 	firstBlock  *prometheus.HistogramVec
 }
@@ -31,7 +31,7 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 			"1 from the opening of an upstream's circuit breaker until a job succeeds, else 0.", "upstream"),
 		keysOut: gauges(f, "upstream_keys_out",
 			"Upstream keys that are paused or cooling down.", "upstream"),
-		inHand: gauges(f, "upstream_in_hand",
+		held: gauges(f, "upstream_in_hand",
 			"Jobs that this replica has at an upstream.", "upstream"),
 		retries: counters(f, "upstream_retries_total",
 			"Retries to upstreams: sent, or held back by the retry budget.", "outcome"),
@@ -55,9 +55,9 @@ type UpstreamMetrics struct {
 	name string
 
 	// Series without further labels.
-	moved                 prometheus.Counter
-	first                 prometheus.Observer
-	open, out, jobsInHand prometheus.Gauge
+	moved           prometheus.Counter
+	first           prometheus.Observer
+	open, out, held prometheus.Gauge
 }
 
 // Upstream returns the metrics of a configured upstream. Call it once per upstream and keep the
@@ -66,11 +66,11 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 	u := m.upstream
 	return &UpstreamMetrics{
 		upstreamMetrics: u, name: name,
-		moved:      u.failovers.WithLabelValues(name),
-		open:       u.breakerOpen.WithLabelValues(name),
-		out:        u.keysOut.WithLabelValues(name),
-		jobsInHand: u.inHand.WithLabelValues(name),
-		first:      u.firstBlock.WithLabelValues(name),
+		moved: u.failovers.WithLabelValues(name),
+		open:  u.breakerOpen.WithLabelValues(name),
+		out:   u.keysOut.WithLabelValues(name),
+		held:  u.held.WithLabelValues(name),
+		first: u.firstBlock.WithLabelValues(name),
 	}
 }
 
@@ -102,10 +102,10 @@ func (u *UpstreamMetrics) KeysOut(keys int) {
 	u.out.Set(float64(keys))
 }
 
-// AddInHand adds to the number of jobs that this replica has at the upstream. jobs is negative when
+// AddHeld adds to the number of jobs that this replica has at the upstream. jobs is negative when
 // jobs end or move.
-func (u *UpstreamMetrics) AddInHand(jobs int) {
-	u.jobsInHand.Add(float64(jobs))
+func (u *UpstreamMetrics) AddHeld(jobs int) {
+	u.held.Add(float64(jobs))
 }
 
 // statusClass returns the class of a status, such as "2xx". It returns "none" for 0 and "other" for

@@ -19,9 +19,9 @@ func TestMetricsOfAnUpstreamsState(t *testing.T) {
 	u.FailedOver()
 	u.BreakerOpen(true)
 	u.KeysOut(2)
-	u.AddInHand(3)
-	u.AddInHand(-1)
-	m.Upstream("main").AddInHand(1) // adds to the same series
+	u.AddHeld(3)
+	u.AddHeld(-1)
+	m.Upstream("main").AddHeld(1) // adds to the same series
 	expectMetrics(t, m, `
 		genbus_upstream_failovers_total{upstream="main"} 1
 		genbus_upstream_breaker_open{upstream="main"} 1

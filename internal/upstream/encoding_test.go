@@ -138,7 +138,7 @@ func TestUnreadableAnswersAreNamed(t *testing.T) {
 					return VideoState{}, false, nil
 				}})
 				e := AsError(OpPoll, err)
-				if e == nil || !strings.Contains(e.Message, c.says) || e.HTTPStatus != status || e.Said || len(e.Message) > maxMessage {
+				if e == nil || !strings.Contains(e.Message, c.says) || e.HTTPStatus != status || e.Reported || len(e.Message) > maxMessage {
 					t.Errorf("status %d: %+v", status, e)
 					continue
 				}
@@ -157,7 +157,7 @@ func TestAGzipRefusalIsRead(t *testing.T) {
 	t.Parallel()
 	ep := testEndpoint(t, encoded(400, "gzip", zipped(t, `{"error":{"code":"bad_size","message":"the size is not possible"}}`)))
 	sub := ep.Submit(t.Context(), VideoCreate{JobID: "video_1"}, SubmitCall{Path: "/v1/x", Body: []byte(`{}`), Outcomes: StatusRows})
-	if e := sub.Err; sub.Verdict != RefusedForGood || e.Code != "bad_size" || e.Message != "the size is not possible" || !e.Said {
+	if e := sub.Err; sub.Verdict != RefusedForGood || e.Code != "bad_size" || e.Message != "the size is not possible" || !e.Reported {
 		t.Errorf("submission = %+v, %+v", sub, sub.Err)
 	}
 }

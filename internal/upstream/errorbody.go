@@ -246,7 +246,7 @@ func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (
 	return &Error{
 		Op: op, Code: said.Code, Type: said.Type, Param: said.Param, Message: ep.clean(said.Message),
 		HTTPStatus: resp.StatusCode, RequestID: cmp.Or(RequestID(resp.Header), said.RequestID), RetryAfter: RetryAfter(resp.Header),
-		Said: readable, Written: true,
+		Reported: readable, Written: true,
 	}, readable
 }
 

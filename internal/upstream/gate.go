@@ -24,7 +24,7 @@ func (c *gatedConn) Write(p []byte) (int, error) {
 	if b == nil {
 		return c.Conn.Write(p)
 	}
-	begun, err := b.leave()
+	begun, err := b.beforeWrite()
 	if err != nil {
 		return 0, err
 	}
@@ -33,7 +33,7 @@ func (c *gatedConn) Write(p []byte) (int, error) {
 		c.request.CompareAndSwap(b, nil)
 	}
 	if begun && n == 0 && err != nil {
-		b.stay()
+		b.afterNoWrite()
 	}
 	return n, err
 }

@@ -23,7 +23,7 @@ func awaitAnswer(ctx context.Context, body io.Reader) (_ context.Context, end fu
 	waiting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
 		b, ok := body.(*onceBody)
-		if ok && errors.Is(ctx.Err(), context.DeadlineExceeded) && b.left() {
+		if ok && errors.Is(ctx.Err(), context.DeadlineExceeded) && b.wholeRead() {
 			grace := time.NewTimer(answerGrace)
 			defer grace.Stop()
 			select {

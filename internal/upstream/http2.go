@@ -17,8 +17,8 @@ import (
 // However, net/http reports the error code only for the first stream of a connection, in a
 // different text. For the other streams, every GOAWAY looks graceful.
 var (
-	refusedStream = regexp.MustCompile(`^http2: Transport: cannot retry err \[stream error: stream ID \d+; REFUSED_STREAM; received from peer\] after `)
-	goneAway      = "http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after "
+	refusedStream  = regexp.MustCompile(`^http2: Transport: cannot retry err \[stream error: stream ID \d+; REFUSED_STREAM; received from peer\] after `)
+	gracefulGoAway = "http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after "
 )
 
 // unprocessed describes how an HTTP/2 upstream signalled that it did not and will not process a
@@ -30,7 +30,7 @@ func unprocessed(err error) string {
 	switch {
 	case refusedStream.MatchString(text):
 		return "it refused the HTTP/2 stream (REFUSED_STREAM)"
-	case strings.HasPrefix(text, goneAway):
+	case strings.HasPrefix(text, gracefulGoAway):
 		return "it is closing the HTTP/2 connection (GOAWAY)"
 	default:
 		return ""

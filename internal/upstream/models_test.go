@@ -82,7 +82,7 @@ func TestListModelsErrors(t *testing.T) {
 			})
 			_, err := ListModels(t.Context(), ep)
 			e, ok := errors.AsType[*Error](err)
-			if !ok || e.Op != "models" || e.HTTPStatus != c.status || e.Said != c.said || e.Code != c.code {
+			if !ok || e.Op != "models" || e.HTTPStatus != c.status || e.Reported != c.said || e.Code != c.code {
 				t.Errorf("error = %+v", err)
 			}
 		})

@@ -78,9 +78,9 @@ func (b *onceBody) wroteHeaders() {
 	b.written = b.written || !b.gated && !b.sealed
 }
 
-// leave must be called before each write to a gated connection until the body is being sent. After
-// an error, nothing more of the request is written.
-func (b *onceBody) leave() (begun bool, err error) {
+// beforeWrite must be called before each write to a gated connection until the body is being sent.
+// After an error, nothing more of the request is written.
+func (b *onceBody) beforeWrite() (begun bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -94,8 +94,8 @@ func (b *onceBody) leave() (begun bool, err error) {
 	return b.begun, nil
 }
 
-// stay reverts leave if the connection accepted none of the body and never will.
-func (b *onceBody) stay() {
+// afterNoWrite reverts beforeWrite if the connection accepted none of the body and never will.
+func (b *onceBody) afterNoWrite() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.written = false
@@ -118,9 +118,9 @@ func (b *onceBody) Read(p []byte) (int, error) {
 	return b.reader.Read(p)
 }
 
-// left reports whether net/http has read the whole body. The connection may still refuse to write
-// it.
-func (b *onceBody) left() bool {
+// wholeRead reports whether net/http has read the whole body. The connection may still refuse to
+// write it.
+func (b *onceBody) wholeRead() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.begun && !b.sealed && b.reader.Len() == 0

@@ -65,8 +65,8 @@ func ByStatus(from, to int, v Verdict, s Scope) OutcomeRow {
 	return OutcomeRow{From: from, To: to, Verdict: v, Scope: s}
 }
 
-// Saying restricts a row to answers whose message contains text, ignoring case.
-func (r OutcomeRow) Saying(text string) OutcomeRow {
+// WithText restricts a row to answers whose message contains text, ignoring case.
+func (r OutcomeRow) WithText(text string) OutcomeRow {
 	r.Text = strings.ToLower(text)
 	return r
 }
@@ -105,13 +105,13 @@ func (rows Outcomes) WithSource(source string) Outcomes {
 }
 
 // Judge returns the verdict on an answer other than an acceptance, and sets e.Final and e.Scope.
-// e.Said must report whether the answer's body was readable.
+// e.Reported must report whether the answer's body was readable.
 func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	verdict := Unknown
 	if i := rows.Find(e); i >= 0 {
 		r := rows[i]
 		e.Scope = r.Scope
-		if (e.Said || r.unread) && (!resubmission || !r.firstOnly) {
+		if (e.Reported || r.unread) && (!resubmission || !r.firstOnly) {
 			verdict = r.Verdict
 		}
 	}

@@ -115,7 +115,7 @@ func checkRow(t *testing.T, rows Outcomes, e Error, w sharedRow) {
 		said, again bool
 		want        Verdict
 	}{{true, false, w.first}, {true, true, w.again}, {false, false, w.unread}} {
-		e.Said = ask.said
+		e.Reported = ask.said
 		got := rows.Judge(&e, ask.again)
 		if got != ask.want || e.Scope != w.scope || e.Final != (got == RefusedForGood) {
 			t.Errorf("%d %s, said %v, again %v: %v about the %v, final %v; want %v about the %v",
@@ -128,15 +128,15 @@ func TestUnlistedAnswersAreUnknown(t *testing.T) {
 	t.Parallel()
 	rows := slices.Concat(GatewayRows, StatusRows)
 	for _, e := range []Error{
-		{HTTPStatus: 999, Said: true},
-		{HTTPStatus: 500, Code: "task_failed", Said: true},
-		{HTTPStatus: 200, Code: "invalid_request", Said: true},
+		{HTTPStatus: 999, Reported: true},
+		{HTTPStatus: 500, Code: "task_failed", Reported: true},
+		{HTTPStatus: 200, Code: "invalid_request", Reported: true},
 	} {
 		if got := rows.Judge(&e, false); got != Unknown {
 			t.Errorf("%d %s: %v", e.HTTPStatus, e.Code, got)
 		}
 	}
-	e := Error{HTTPStatus: 429, Type: "insufficient_quota", Said: true}
+	e := Error{HTTPStatus: 429, Type: "insufficient_quota", Reported: true}
 	if got := rows.Judge(&e, false); got != RefusedForGood {
 		t.Errorf("a type in place of the code: %v", got)
 	}

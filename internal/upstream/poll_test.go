@@ -66,7 +66,7 @@ func TestPollBrokenAnswer(t *testing.T) {
 		send(c, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"+`{"status":"failed"}`)
 	})
 	_, err := poll(t.Context(), endpointOf(t, server.url, TransportOptions{}), TaskRef{ID: "t"})
-	if e, ok := errors.AsType[*Error](err); !ok || e.Said || e.Scope != ScopeUpstream {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Reported || e.Scope != ScopeUpstream {
 		t.Errorf("Poll error = %v, want an inferred one", err)
 	}
 }

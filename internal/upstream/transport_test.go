@@ -179,7 +179,7 @@ func TestDoErrorNamesTheCause(t *testing.T) {
 		t.Fatal("Do succeeded with a cancelled context")
 	}
 	e := AsError("chat", err)
-	if e.Written || e.Said || e.Op != "chat" || e.Message != "could not reach the upstream: the deadline of 24h is over" {
+	if e.Written || e.Reported || e.Op != "chat" || e.Message != "could not reach the upstream: the deadline of 24h is over" {
 		t.Errorf("error = %+v", e)
 	}
 }

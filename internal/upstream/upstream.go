@@ -63,9 +63,9 @@ type Error struct {
 	RequestID string
 	// RetryAfter is the wait that the upstream asked for, or 0.
 	RetryAfter time.Duration
-	// Said is true if the upstream reported the error, and false if it was inferred from a broken
-	// connection, a timeout or an unreadable answer.
-	Said bool
+	// Reported is true if the upstream reported the error, and false if it was inferred from a
+	// broken connection, a timeout or an unreadable answer.
+	Reported bool
 	// Written is false only if the upstream certainly did not process the request: it was never
 	// sent, or the upstream reported this over HTTP/2.
 	Written bool

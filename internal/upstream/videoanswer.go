@@ -51,7 +51,7 @@ func (p *Problem) Failure(status string, code lax.Word, message string) *Error {
 	}
 	return &Error{
 		Op: OpPoll, Code: CutWord(string(code)), Type: CutWord(string(p.Type)), Param: CutWord(string(p.Param)),
-		Message: CutMessage(message), RetryAfter: p.Headers.Value.wait(), Said: true, Written: true, Final: !Unjudged(status),
+		Message: CutMessage(message), RetryAfter: p.Headers.Value.wait(), Reported: true, Written: true, Final: !Unjudged(status),
 	}
 }
 

@@ -94,7 +94,7 @@ func TestABulkAction(t *testing.T) {
 func TestTwoClicksAreOneAction(t *testing.T) {
 	t.Parallel()
 	w := start(t, withOperators)
-	seq := strconv.FormatUint(w.letter(orphanedLetter()), 10)
+	seq := strconv.FormatUint(w.deadLetter(orphanedDeadLetter()), 10)
 	to, err := url.Parse(w.base)
 	if err != nil {
 		t.Fatal(err)

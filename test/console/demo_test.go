@@ -56,7 +56,7 @@ func startDemo(t *testing.T) (*demo, *browser) {
 	}
 	d.chat(request{tenant: "acme", model: "talk-mini", labels: "team=help"})
 	d.chat(request{tenant: "globex", model: "talk-mini"})
-	d.decision = "/console/decisions/" + strconv.FormatUint(d.letter(orphanedLetter()), 10)
+	d.decision = "/console/decisions/" + strconv.FormatUint(d.deadLetter(orphanedDeadLetter()), 10)
 	if _, err := d.js.Publish(t.Context(), d.enc.Names.Request(subject.Video, "acme"), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,9 @@ func startDemo(t *testing.T) (*demo, *browser) {
 	return d, b
 }
 
-// orphanedLetter returns a dead letter of a video that the upstream accepted and no job follows.
-func orphanedLetter() *genbusv1.DeadLetter {
+// orphanedDeadLetter returns a dead letter of a video that the upstream accepted and no job
+// follows.
+func orphanedDeadLetter() *genbusv1.DeadLetter {
 	return &genbusv1.DeadLetter{
 		Kind: string(subject.Video), Tenant: "acme", Id: subject.JobID(subject.Video, "acme", "order-1001"), Time: timestamppb.Now(),
 		Data:     []byte(`{"model":"film-2","prompt":"a paper boat"}`),

@@ -50,10 +50,10 @@ func TestHostileTextsDoNothing(t *testing.T) {
 	b.harmless("the list of jobs, as it is updated")
 	b.goTo("/console/decisions")
 	b.live()
-	letter := orphanedLetter()
+	letter := orphanedDeadLetter()
 	letter.Id, letter.Tenant, letter.Upstream, letter.UpstreamKey, letter.UpstreamTaskId, letter.Subject = hostile, hostile, hostile, hostile, hostile, hostile
 	letter.Error = &genbusv1.TaskError{Code: "orphaned_submission", Message: hostile, UpstreamCode: hostile, Type: hostile}
-	decision := "/console/decisions/" + strconv.FormatUint(w.letter(letter), 10)
+	decision := "/console/decisions/" + strconv.FormatUint(w.deadLetter(letter), 10)
 	b.shows("orphaned_submission")
 	b.sameDocument()
 	b.harmless("the list of letters, as it is updated")

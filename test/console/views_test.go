@@ -116,9 +116,9 @@ func TestTenThousandJobs(t *testing.T) {
 		}, long, long, long)
 	}
 	w.events(all...)
-	letter := orphanedLetter()
+	letter := orphanedDeadLetter()
 	letter.Tenant, letter.Upstream, letter.UpstreamKey, letter.UpstreamTaskId, letter.Error.Code, letter.Error.Message = long, long, long, long, long, long
-	w.letter(letter)
+	w.deadLetter(letter)
 	b := open(t, w.base)
 	b.goTo("/console/jobs?tenant=" + long)
 	b.shows("10000 jobs")

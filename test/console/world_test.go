@@ -201,8 +201,8 @@ func jobPath(kind, tenant, id string) string {
 
 func idOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// letter stores a dead letter and returns its sequence.
-func (w *world) letter(l *genbusv1.DeadLetter) uint64 {
+// deadLetter stores a dead letter and returns its sequence.
+func (w *world) deadLetter(l *genbusv1.DeadLetter) uint64 {
 	w.t.Helper()
 	data, err := proto.Marshal(l)
 	if err != nil {

@@ -200,7 +200,7 @@ func (l *Link) track(p *pipe) bool {
 	return true
 }
 
-func (l *Link) forget(p *pipe) {
+func (l *Link) remove(p *pipe) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.pipes, p)

@@ -64,8 +64,8 @@ func dialLink(t *testing.T, l *Link) net.Conn {
 	return conn
 }
 
-// hear reads as many bytes as text has within a time, and fails if they differ.
-func hear(conn net.Conn, text string, within time.Duration) error {
+// receive reads as many bytes as text has within a time, and fails if they differ.
+func receive(conn net.Conn, text string, within time.Duration) error {
 	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
@@ -89,14 +89,14 @@ func TestLinkCarries(t *testing.T) {
 	l := newTestLink(t, echo(t))
 	conn := dialLink(t, l)
 	write(t, conn, "hello")
-	if err := hear(conn, "hello", patience); err != nil {
+	if err := receive(conn, "hello", patience); err != nil {
 		t.Fatal(err)
 	}
 	// A half-close reaches the server, and the server's close comes back.
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if err := hear(conn, "x", patience); !errors.Is(err, io.EOF) {
+	if err := receive(conn, "x", patience); !errors.Is(err, io.EOF) {
 		t.Errorf("after the half-close: %v", err)
 	}
 	await(t, "the end of the connection", func() bool { return l.Conns() == 0 })
@@ -128,20 +128,20 @@ func TestBlackhole(t *testing.T) {
 	l := newTestLink(t, echo(t))
 	old := dialLink(t, l)
 	write(t, old, "a")
-	if err := hear(old, "a", patience); err != nil {
+	if err := receive(old, "a", patience); err != nil {
 		t.Fatal(err)
 	}
 	l.Cut(Blackhole)
 	fresh := dialLink(t, l)
 	for _, conn := range []net.Conn{old, fresh} {
 		write(t, conn, "held")
-		if err := hear(conn, "h", quiet); !isSilent(err) {
+		if err := receive(conn, "h", quiet); !isSilent(err) {
 			t.Fatalf("a cut link is not silent: %v", err)
 		}
 	}
 	l.Heal()
 	for _, conn := range []net.Conn{old, fresh} {
-		if err := hear(conn, "held", patience); err != nil {
+		if err := receive(conn, "held", patience); err != nil {
 			t.Errorf("after the heal: %v", err)
 		}
 	}
@@ -164,18 +164,18 @@ func TestBlackholeHoldsCloses(t *testing.T) {
 	defer far.Close()
 	l.Cut(Blackhole)
 	conn.Close()
-	if err := hear(far, "x", quiet); !isSilent(err) {
+	if err := receive(far, "x", quiet); !isSilent(err) {
 		t.Fatalf("the close came through: %v", err)
 	}
 	l.Heal()
-	if err := hear(far, "x", patience); !errors.Is(err, io.EOF) {
+	if err := receive(far, "x", patience); !errors.Is(err, io.EOF) {
 		t.Errorf("after the heal: %v", err)
 	}
 }
 
-// TestBlackholeForgetsLeavers proves that a client that disconnects during the cut never reaches
-// the target.
-func TestBlackholeForgetsLeavers(t *testing.T) {
+// TestBlackholeRemovesClosedConnections proves that a client that disconnects during the cut never
+// reaches the target.
+func TestBlackholeRemovesClosedConnections(t *testing.T) {
 	t.Parallel()
 	l := newTestLink(t, echo(t))
 	l.Cut(Blackhole)
@@ -192,7 +192,7 @@ func refusal(l *Link) error {
 		return err
 	}
 	defer conn.Close()
-	return hear(conn, "x", patience)
+	return receive(conn, "x", patience)
 }
 
 func TestReset(t *testing.T) {
@@ -200,11 +200,11 @@ func TestReset(t *testing.T) {
 	l := newTestLink(t, echo(t))
 	conn := dialLink(t, l)
 	write(t, conn, "a")
-	if err := hear(conn, "a", patience); err != nil {
+	if err := receive(conn, "a", patience); err != nil {
 		t.Fatal(err)
 	}
 	l.Cut(Reset)
-	if err := hear(conn, "x", patience); !isCut(err) {
+	if err := receive(conn, "x", patience); !isCut(err) {
 		t.Errorf("an open connection: %v", err)
 	}
 	if err := refusal(l); !isCut(err) {
@@ -213,7 +213,7 @@ func TestReset(t *testing.T) {
 	l.Heal()
 	conn = dialLink(t, l)
 	write(t, conn, "b")
-	if err := hear(conn, "b", patience); err != nil {
+	if err := receive(conn, "b", patience); err != nil {
 		t.Errorf("after the heal: %v", err)
 	}
 }
@@ -225,7 +225,7 @@ func TestDelay(t *testing.T) {
 	conn := dialLink(t, l)
 	start := time.Now()
 	write(t, conn, "there and back")
-	if err := hear(conn, "there and back", patience); err != nil {
+	if err := receive(conn, "there and back", patience); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took < 2*quiet {
@@ -242,7 +242,7 @@ func TestAnswersAreHeld(t *testing.T) {
 	held := l.HoldAnswers([]byte("stop here"))
 	for _, text := range []string{"before it", "sto"} {
 		write(t, conn, text)
-		if err := hear(conn, text, patience); err != nil {
+		if err := receive(conn, text, patience); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 	}
@@ -255,23 +255,23 @@ func TestAnswersAreHeld(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("it is not said that answers are held")
 	}
-	if err := hear(conn, "p here", quiet); !isSilent(err) {
+	if err := receive(conn, "p here", quiet); !isSilent(err) {
 		t.Errorf("the answer to the text: %v", err)
 	}
 	other := dialLink(t, l)
 	write(t, other, "on another connection")
-	if err := hear(other, "on another connection", quiet); !isSilent(err) {
+	if err := receive(other, "on another connection", quiet); !isSilent(err) {
 		t.Errorf("an answer on another connection: %v", err)
 	}
 	l.ReleaseAnswers()
-	if err := hear(conn, "p here", patience); err != nil {
+	if err := receive(conn, "p here", patience); err != nil {
 		t.Errorf("after the release: %v", err)
 	}
-	if err := hear(other, "on another connection", patience); err != nil {
+	if err := receive(other, "on another connection", patience); err != nil {
 		t.Errorf("after the release, on another connection: %v", err)
 	}
 	write(t, conn, "stop here")
-	if err := hear(conn, "stop here", patience); err != nil {
+	if err := receive(conn, "stop here", patience); err != nil {
 		t.Errorf("the text after the release: %v", err)
 	}
 }
@@ -284,7 +284,7 @@ func TestReleaseBeforeTheText(t *testing.T) {
 	held := l.HoldAnswers([]byte("stop here"))
 	l.ReleaseAnswers()
 	write(t, conn, "stop here")
-	if err := hear(conn, "stop here", patience); err != nil || isClosed(held) {
+	if err := receive(conn, "stop here", patience); err != nil || isClosed(held) {
 		t.Errorf("%v, held %t", err, isClosed(held))
 	}
 }
@@ -305,7 +305,7 @@ func TestLinkClosesWhileCut(t *testing.T) {
 	l := newTestLink(t, echo(t))
 	conn := dialLink(t, l)
 	write(t, conn, "a")
-	if err := hear(conn, "a", patience); err != nil {
+	if err := receive(conn, "a", patience); err != nil {
 		t.Fatal(err)
 	}
 	l.Cut(Blackhole)
@@ -313,7 +313,7 @@ func TestLinkClosesWhileCut(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := hear(conn, "x", patience); !isCut(err) {
+	if err := receive(conn, "x", patience); !isCut(err) {
 		t.Errorf("after the close: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func newPipe(l *Link, near net.Conn) *pipe {
 // run carries the connection until it ends. It dials the target only while the link is open,
 // because a network that is cut does not carry the handshake either.
 func (p *pipe) run() {
-	defer p.link.forget(p)
+	defer p.link.remove(p)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer p.end(true) // ends the readers, so that wg.Wait can return

@@ -56,7 +56,7 @@ func wholeAccount() (rows []attack) {
 	theirs := names.Task(subject.Video, victim, job)
 	for _, subj := range []string{
 		theirs, names.Done(subject.Video, victim, "failed", job), names.Chunk(victim, job), names.LiveTask(subject.Video, victim, job),
-		names.WorkItem(subject.Video, route, victim, job+"2"), names.DeadLetter(subject.Video, victim, job), names.RejectedLetter(subject.Video, victim, job), names.LiveChunk(victim, job),
+		names.WorkItem(subject.Video, route, victim, job+"2"), names.DeadLetter(subject.Video, victim, job), names.RejectedDeadLetter(subject.Video, victim, job), names.LiveChunk(victim, job),
 		"genbus.copy." + victim, "$O." + names.Bodies(victim) + ".C.x", "$JS.FC.GENBUS_TASKS." + victim + ".x", "_R_.x",
 	} {
 		rows = append(rows, attack{me, "publishes on " + subj, send(subj), isSent})

@@ -29,9 +29,9 @@ func forging() (rows []attack) {
 			names.Task(subject.Video, tenant, id), names.Done(subject.Video, tenant, "failed", id), names.Chunk(tenant, id),
 			names.LiveTask(subject.Video, tenant, id), names.LiveChunk(tenant, id),
 			names.WorkItem(subject.Video, route, tenant, id+"2"), names.WaitItem(subject.Video, route, tenant, id+"2"),
-			names.DeadLetter(subject.Video, tenant, id), names.RejectedLetter(subject.Video, tenant, "0"), names.Usage(subject.Video, tenant, id),
+			names.DeadLetter(subject.Video, tenant, id), names.RejectedDeadLetter(subject.Video, tenant, "0"), names.Usage(subject.Video, tenant, id),
 			"genbus.copy." + tenant, "genbus.origin.CONSUMER.RESET.GENBUS_TASKS." + tenant, "$JS.FC.GENBUS_TASKS." + tenant + ".x",
-			"$O." + names.Bodies(tenant) + ".C.x", "$O." + names.Bodies(tenant) + ".M.x", names.Notice(subject.AnyWriter), names.Dispatch(), names.IndexKeepers(), names.Index("x"),
+			"$O." + names.Bodies(tenant) + ".C.x", "$O." + names.Bodies(tenant) + ".M.x", names.PeerNotification(subject.AnyWriter), names.Dispatch(), names.IndexKeepers(), names.Index("x"),
 		} {
 			for _, user := range append(tenantUsers, keeper) {
 				rows = append(rows, attack{user, "publishes on " + subj, send(subj), isRefused})
@@ -99,7 +99,7 @@ func answers() (rows []attack) {
 		names.Task(subject.Video, victim, job), names.Task(subject.Video, attacker, "video_2"), names.Done(subject.Video, victim, "failed", job),
 		names.LiveTask(subject.Video, victim, job), names.LiveChunk(victim, job), names.Chunk(victim, job),
 		names.WorkItem(subject.Video, route, victim, job+"2"), names.WaitItem(subject.Video, route, victim, job+"2"),
-		names.DeadLetter(subject.Video, victim, job), names.RejectedLetter(subject.Video, victim, "0"), names.Usage(subject.Video, victim, job), names.Request(subject.Video, victim), names.Call(subject.Video, victim), "_INBOX." + victim, "_INBOX_" + victim + "-publisher.x",
+		names.DeadLetter(subject.Video, victim, job), names.RejectedDeadLetter(subject.Video, victim, "0"), names.Usage(subject.Video, victim, job), names.Request(subject.Video, victim), names.Call(subject.Video, victim), "_INBOX." + victim, "_INBOX_" + victim + "-publisher.x",
 		"$JS.API.STREAM.DELETE.GENBUS_TASKS", "$JS.API.STREAM.PURGE.GENBUS_WORK", "$JS.API.CONSUMER.MSG.NEXT.GENBUS_WORK.video-" + route,
 		"$JS.API.CONSUMER.DELETE.GENBUS_WORK.video-" + route,
 	}
@@ -175,7 +175,7 @@ func reading() (rows []attack) {
 		for _, subj := range []string{
 			">", "*", "*.>", "_INBOX_globex-publisher.>", "_R_.>", "$SYS.>", "$SRV.>", "$JS.>", "$JS.EVENT.ADVISORY.>", "$O.>", "$KV.>",
 			"genbus.>", "genbus.request.>", "genbus.task.>", "genbus.done.>", "genbus.chunk.>", "genbus.work.>", "genbus.wait.>", "genbus.dead.>",
-			"genbus.usage.>", "genbus.copy.>", names.Notice("*"), names.Dispatch(), names.IndexKeepers(), names.Index("*"),
+			"genbus.usage.>", "genbus.copy.>", names.PeerNotification("*"), names.Dispatch(), names.IndexKeepers(), names.Index("*"),
 			"genbus.copy.acme", "genbus.call.video.acme",
 		} {
 			rows = append(rows, attack{user, "listens to " + subj, listen(subj), isRefused})

@@ -30,9 +30,9 @@ func newInbox(t testing.TB, places int64) (mine, theirs jetstream.JetStream) {
 	return stream(t, n.connect(t, publisher)), stream(t, n.connect(t, victim+"-publisher"))
 }
 
-// TestTheInboxTellsHowMuchIsThere proves that a publisher with a wrong expectation is told the
-// right sequence or message ID.
-func TestTheInboxTellsHowMuchIsThere(t *testing.T) {
+// TestTheInboxReportsItsSize proves that a publisher with a wrong expectation is told the right
+// sequence or message ID.
+func TestTheInboxReportsItsSize(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newInbox(t, 100)
 	expect := func(last string, header ...string) {

@@ -187,7 +187,7 @@ func (r *running) deadLetters(t *testing.T) {
 	r.create(`{"model":"cut-off","prompt":"a cat"}`)
 	operator := stream(t, r.connect(t, "administrator"))
 	for _, name := range []string{names.Dead(), names.Rejected()} {
-		await(t, "a letter in "+name, func() error {
+		await(t, "a dead letter in "+name, func() error {
 			s, err := operator.Stream(t.Context(), name)
 			if err == nil && s.CachedInfo().State.Msgs == 0 {
 				err = errors.New("there is none")

@@ -106,7 +106,7 @@ func (s *stage) play(tenant string) {
 	for _, subj := range []string{
 		names.WorkItem(subject.Video, route, tenant, id), names.WaitItem(subject.Video, route, tenant, id), names.Task(subject.Video, tenant, id),
 		names.Done(subject.Video, tenant, "completed", id), names.Chunk(tenant, id), names.DeadLetter(subject.Video, tenant, id),
-		names.RejectedLetter(subject.Video, tenant, id),
+		names.RejectedDeadLetter(subject.Video, tenant, id),
 		names.Usage(subject.Video, tenant, id),
 	} {
 		if _, err := s.broker.PublishExpecting(ctx, broker.Jobs, &nats.Msg{Subject: subj, Data: data}, 0); err != nil {

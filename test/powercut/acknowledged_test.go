@@ -62,7 +62,7 @@ func (w *writing) follow(t *testing.T) (stop func() int) {
 	go func() {
 		n := 0
 		for m := range live {
-			if !w.b.Settled(names.Tasks(), m.Header) {
+			if !w.b.Synced(names.Tasks(), m.Header) {
 				continue
 			}
 			n++
@@ -187,7 +187,7 @@ const (
 	atFew    = "few writes at once"
 )
 
-var mostCuts = map[string]int{atRoll: 2, atStaged: 4, atBatch: 8, atMany: 16, atFew: 6}
+var maxCuts = map[string]int{atRoll: 2, atStaged: 4, atBatch: 8, atMany: 16, atFew: 6}
 
 // begin enables cuts. Cuts at other moments happen after each `every` confirmed writes and are
 // labelled moments.
@@ -204,7 +204,7 @@ func (c *cutter) onSync(name string, grows int) error {
 	if c.writes == nil {
 		return nil
 	}
-	if why := c.moment(name, grows); why != "" && c.of[why] < mostCuts[why] {
+	if why := c.moment(name, grows); why != "" && c.of[why] < maxCuts[why] {
 		c.cut(why)
 	}
 	return nil
@@ -266,7 +266,7 @@ func TestEveryConfirmedWriteIsThere(t *testing.T) {
 	c.writes = nil
 	cuts := append(c.cuts, l.cut(c.disk, "the end", 0))
 	c.mu.Unlock()
-	for why := range mostCuts {
+	for why := range maxCuts {
 		if c.of[why] == 0 {
 			t.Errorf("there was no cut at %s", why)
 		}

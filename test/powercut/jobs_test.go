@@ -113,9 +113,9 @@ func (w *telling) upstream(t *testing.T) string {
 	return s.URL
 }
 
-// TestWhatIsToldOfJobsIsThere proves that reported job states survive a power cut: an upstream sees
-// a video only if its submission is on disk, and a state reported to a caller is never lost.
-func TestWhatIsToldOfJobsIsThere(t *testing.T) {
+// TestReportedJobsAreStored proves that reported job states survive a power cut: an upstream sees a
+// video only if its submission is on disk, and a state reported to a caller is never lost.
+func TestReportedJobsAreStored(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	dir := t.TempDir()

@@ -219,9 +219,9 @@ func TestAReadOfAStalledStreamHoldsUpNoCaller(t *testing.T) {
 	}
 }
 
-// TestAStalledSyncIsToldAndPasses proves that readiness reports the stall despite many pending
+// TestAStalledSyncIsReportedAndPasses proves that readiness reports the stall despite many pending
 // reads, and that the broker recovers after it.
-func TestAStalledSyncIsToldAndPasses(t *testing.T) {
+func TestAStalledSyncIsReportedAndPasses(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	s := newStalling(t)

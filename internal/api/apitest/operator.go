@@ -33,9 +33,9 @@ func WithOperator(c *config.Config) {
 
 func readBodies(c *config.Config) { c.OperatorsReadBodies = true }
 
-// OrphanedLetter returns a dead letter for a video that its upstream has. It can be redriven and
-// attached.
-func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
+// OrphanedDeadLetter returns a dead letter for a video that its upstream has. It can be redriven
+// and attached.
+func OrphanedDeadLetter(tenant string) *genbusv1.DeadLetter {
 	return &genbusv1.DeadLetter{
 		Kind: string(subject.Video), Tenant: tenant, Id: subject.JobID(subject.Video, tenant, "old"),
 		Data:  []byte(`{"model":"sandbox-video","prompt":"secret"}`),
@@ -47,18 +47,18 @@ func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 	}
 }
 
-// LostLetter returns a dead letter for a submission whose outcome is unknown. Its upstream can look
-// up tasks by our ID.
-func LostLetter(tenant string) *genbusv1.DeadLetter {
-	l := OrphanedLetter(tenant)
+// LostDeadLetter returns a dead letter for a submission whose outcome is unknown. Its upstream can
+// look up tasks by our ID.
+func LostDeadLetter(tenant string) *genbusv1.DeadLetter {
+	l := OrphanedDeadLetter(tenant)
 	l.Error.Code, l.UpstreamTaskId, l.OwnTaskId = "submission_outcome_unknown", "", l.GetId()+"-1"
 	l.Data = []byte(`{"model_name":"sandbox-kling","prompt":"secret"}`)
 	l.Work.Model, l.Work.Route, l.Work.Protocol = "sandbox-kling", "sandbox-kling", "kling"
 	return l
 }
 
-// PutLetter stores the dead letter of a video and returns its sequence.
-func (w *World) PutLetter(l *genbusv1.DeadLetter) uint64 {
+// PutDeadLetter stores the dead letter of a video and returns its sequence.
+func (w *World) PutDeadLetter(l *genbusv1.DeadLetter) uint64 {
 	w.T.Helper()
 	m := nats.NewMsg(w.Broker.Names().DeadLetter(subject.Video, l.GetTenant(), "x"))
 	m.Header.Set(subject.HeaderErrorCode, l.GetError().GetCode())
@@ -98,10 +98,10 @@ func SilentUpstream(t *testing.T) (configure func(*config.Config), reached <-cha
 func (w *World) LostTasks(n int) (tasks []*genbusv1.LetterTask) {
 	w.T.Helper()
 	for i := range n {
-		l := LostLetter("acme")
+		l := LostDeadLetter("acme")
 		l.Id = subject.JobID(subject.Video, "acme", fmt.Sprint("lost", i))
 		l.OwnTaskId, l.Work.Id = l.GetId()+"-1", l.GetId()
-		tasks = append(tasks, &genbusv1.LetterTask{Sequence: w.PutLetter(l)})
+		tasks = append(tasks, &genbusv1.LetterTask{Sequence: w.PutDeadLetter(l)})
 	}
 	return tasks
 }

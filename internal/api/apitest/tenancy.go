@@ -93,8 +93,8 @@ func (w *Tenancy) States() map[string]uint64 {
 	return out
 }
 
-// Tells reports whether an answer reveals anything about acme.
-func (w *Tenancy) Tells(text string) bool {
+// Reveals reports whether an answer reveals anything about acme.
+func (w *Tenancy) Reveals(text string) bool {
 	for id := range w.IDs() {
 		if strings.Contains(text, id) {
 			return true

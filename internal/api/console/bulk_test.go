@@ -99,8 +99,8 @@ func TestABulkActionHasAllFilters(t *testing.T) {
 func TestABulkActionOnAll(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
-	w.PutLetter(apitest.OrphanedLetter("acme"))
-	w.PutLetter(apitest.OrphanedLetter("globex"))
+	w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))
+	w.PutDeadLetter(apitest.OrphanedDeadLetter("globex"))
 	b := newBrowser(w)
 	page := b.get("/console/bulk?do=drop")
 	if !strings.Contains(page.body, `name="everything" value="yes" required`) || !strings.Contains(page.body, "<strong>2</strong>") {
@@ -115,7 +115,7 @@ func TestABulkActionOnAll(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	if a := b.get("/console/decisions"); !strings.Contains(a.body, "Nothing needs a decision") {
-		t.Errorf("letters are left: %s", a.body)
+		t.Errorf("dead letters are left: %s", a.body)
 	}
 	if a := b.get("/console/bulk?do=odd"); !strings.Contains(a.body, "do: must be") {
 		t.Errorf("%d %s", a.status, a.body)
@@ -127,7 +127,7 @@ func TestABulkActionOnAll(t *testing.T) {
 func TestAListIsCountedFirst(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
-	seq := w.PutLetter(apitest.OrphanedLetter("acme"))
+	seq := w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))
 	b := newBrowser(w)
 	if page := b.get("/console/bulk?do=attach"); !strings.Contains(page.body, `<textarea id="tasks"`) {
 		t.Fatalf("%d %s", page.status, page.body)
@@ -324,9 +324,9 @@ func TestOverview(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
 	w.Durables()
-	l := apitest.OrphanedLetter("acme")
+	l := apitest.OrphanedDeadLetter("acme")
 	l.Error.Code = "submission_outcome_unknown"
-	w.PutLetter(l)
+	w.PutDeadLetter(l)
 	ended(w)
 	b := newBrowser(w)
 	if a := b.post("/console/routes/video/sandbox-video/pause", nil); a.status != http.StatusSeeOther {

@@ -187,7 +187,7 @@ func TestActions(t *testing.T) {
 	w := apitest.New(t, apitest.TwoTenants, withOperators)
 	w.Durables()
 	id := w.CreateVideo(apitest.ByAcme...)
-	letters := []uint64{w.PutLetter(apitest.OrphanedLetter("acme")), w.PutLetter(apitest.OrphanedLetter("globex")), w.PutLetter(apitest.OrphanedLetter("initech"))}
+	letters := []uint64{w.PutDeadLetter(apitest.OrphanedDeadLetter("acme")), w.PutDeadLetter(apitest.OrphanedDeadLetter("globex")), w.PutDeadLetter(apitest.OrphanedDeadLetter("initech"))}
 	letter := func(i int) string { return "/console/decisions/" + strconv.FormatUint(letters[i], 10) }
 	job := "/console/jobs/video/acme/" + id
 	viewer, ops := newBrowser(w).login(viewerKey), newBrowser(w).login(apitest.OperatorKey)
@@ -233,7 +233,7 @@ func TestActions(t *testing.T) {
 		}
 	}
 	if strings.Contains(audit, "GetDeadLetter") {
-		t.Error("a look at a letter without its request is recorded")
+		t.Error("a look at a dead letter without its request is recorded")
 	}
 }
 
@@ -260,8 +260,8 @@ func TestErrorsAreShown(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	if a := b.post("/console/decisions/7/redrive", nil); a.status != http.StatusNotFound || !strings.Contains(a.body, string(errcode.LetterNotFound)) {
-		t.Errorf("a letter that is gone: %d %s", a.status, a.body)
+	if a := b.post("/console/decisions/7/redrive", nil); a.status != http.StatusNotFound || !strings.Contains(a.body, string(errcode.DeadLetterNotFound)) {
+		t.Errorf("a dead letter that is gone: %d %s", a.status, a.body)
 	}
 	if a := b.post("/console/decisions/7/redrive", url.Values{"x": {strings.Repeat("x", 2<<20)}}); a.status != http.StatusBadRequest {
 		t.Errorf("a form of two megabytes: %d", a.status)
@@ -316,9 +316,9 @@ func TestHostileTexts(t *testing.T) {
 	id := w.CreateVideo("Genbus-Labels", "team="+url.QueryEscape(hostile), "Idempotency-Key", "k<b>")
 	e := w.StartChat("default", w.SubmitChat(""))
 	w.FailChat(e, &genbusv1.TaskError{Code: "upstream_refused", Message: hostile, UpstreamCode: hostile})
-	l := apitest.OrphanedLetter("acme")
+	l := apitest.OrphanedDeadLetter("acme")
 	l.Error.Message, l.UpstreamTaskId, l.Id, l.Tenant, l.Subject = hostile, hostile, hostile, "acme", hostile
-	seq := w.PutLetter(l)
+	seq := w.PutDeadLetter(l)
 	b := newBrowser(w)
 	w.Await("the index has both jobs", func() bool { return strings.Contains(b.get("/console/jobs").body, "<strong>2</strong>") })
 	for _, path := range []string{

@@ -28,7 +28,7 @@ func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.letter(ctx, seq)
+	l, err := c.deadLetter(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -38,13 +38,13 @@ func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
 func sequenceOf(r *http.Request) (uint64, error) {
 	seq, err := strconv.ParseUint(r.PathValue("sequence"), 10, 64)
 	if err != nil {
-		return 0, errcode.New(errcode.LetterNotFound, "dead letter %s not found", errcode.Clip(r.PathValue("sequence"), 32))
+		return 0, errcode.New(errcode.DeadLetterNotFound, "dead letter %s not found", errcode.Clip(r.PathValue("sequence"), 32))
 	}
 	return seq, nil
 }
 
-// letter reads a dead letter without its request.
-func (c *Console) letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+// deadLetter reads a dead letter without its request.
+func (c *Console) deadLetter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
 	out, err := c.api.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: seq, WithoutData: true})
 	return out.GetLetter(), err
 }
@@ -71,15 +71,15 @@ func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string
 	}
 	out, err := c.api.LookUpUpstreamTask(ctx, &genbusv1.LookUpUpstreamTaskRequest{Sequence: seq})
 	if err != nil {
-		return letterURL(seq), "", err
+		return deadLetterURL(seq), "", err
 	}
 	switch out.GetLookUp().GetResult() {
 	case genbusv1.LookUpResult_LOOK_UP_RESULT_FOUND:
-		return letterURL(seq), "found", nil
+		return deadLetterURL(seq), "found", nil
 	case genbusv1.LookUpResult_LOOK_UP_RESULT_NOT_VISIBLE:
-		return letterURL(seq), "unseen", nil
+		return deadLetterURL(seq), "unseen", nil
 	default:
-		return letterURL(seq), "unknown", nil
+		return deadLetterURL(seq), "unknown", nil
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *Console) resolve(ctx context.Context, r *http.Request, word string, set
 	}
 	id, err := settle(seq)
 	if err != nil {
-		return letterURL(seq), "", err
+		return deadLetterURL(seq), "", err
 	}
 	j, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Id: id})
 	if err != nil { // the job was created nevertheless
@@ -106,7 +106,7 @@ func drop(ctx context.Context, c *Console, r *http.Request) (next, word string, 
 		return Path + "/decisions", "", err
 	}
 	if _, err = c.api.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: seq}); err != nil {
-		return letterURL(seq), "", err
+		return deadLetterURL(seq), "", err
 	}
 	return Path + "/decisions", "dropped", nil
 }

@@ -14,11 +14,11 @@ import (
 const (
 	// refreshEvery is the interval at which an open page is rendered, once for all its viewers.
 	// After rendering a slow page, the hub waits refreshRest times as long as the rendering took,
-	// but at most refreshMost. An open page thus uses at most 5 % of a core, unless refreshMost
+	// but at most maxRefresh. An open page thus uses at most 5 % of a core, unless maxRefresh
 	// shortens the wait.
 	refreshEvery = time.Second
 	refreshRest  = 19
-	refreshMost  = 5 * time.Second
+	maxRefresh   = 5 * time.Second
 	// viewersAtOnce bounds the viewers of all pages of one process.
 	viewersAtOnce = 200
 	// liveTime bounds a connection that keeps a page up to date. The browser then reconnects and
@@ -66,8 +66,8 @@ func (s *subscription) wake() {
 type render func(ctx context.Context, v viewer) ([]byte, bool)
 
 // join adds a viewer to the feed of a page. ok is false if too many pages are open. The caller must
-// call leave when the viewer disconnects.
-func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *subscription, leave func(), ok bool) {
+// call unsubscribe when the viewer disconnects.
+func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *subscription, unsubscribe func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.viewers >= viewersAtOnce {
@@ -85,11 +85,11 @@ func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *sub
 	if f.viewers[s] = true; f.latest != nil || f.failed {
 		s.wake()
 	}
-	return s, func() { h.leave(key, s) }, true
+	return s, func() { h.unsubscribe(key, s) }, true
 }
 
-// leave removes a viewer. If it was the last one, leave also removes the feed.
-func (h *hub) leave(key string, s *subscription) {
+// unsubscribe removes a viewer. If it was the last one, unsubscribe also removes the feed.
+func (h *hub) unsubscribe(key string, s *subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.feeds[key]
@@ -115,7 +115,7 @@ func (h *hub) run(ctx context.Context, key string, fn render) {
 			h.publish(ctx, key, text, ok)
 		}
 		took := time.Since(begin)
-		timer.Reset(max(refreshEvery-took, min(refreshRest*took, refreshMost)))
+		timer.Reset(max(refreshEvery-took, min(refreshRest*took, maxRefresh)))
 	}
 }
 

@@ -14,8 +14,8 @@ const keepAlive = 15 * time.Second
 // stream sends a page to a browser whenever the page changes. It ends when the browser disconnects,
 // its key becomes invalid, liveTime has passed, or the process drains.
 func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v viewer, fn render) {
-	ctx, leave := c.Callers.Watch(r.Context())
-	defer leave()
+	ctx, release := c.Callers.Watch(r.Context())
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, liveTime)
 	defer cancel()
 	s, leaveFeed, ok := c.live.join(ctx, key, v, fn)
@@ -39,7 +39,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v v
 		case <-ctx.Done():
 			return
 		case <-s.changed:
-			if c.isGone(v) {
+			if c.isRevoked(v) {
 				_ = out.event("login", nil)
 				return
 			}
@@ -57,8 +57,8 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v v
 	}
 }
 
-// isGone reports whether a viewer's key has become invalid.
-func (c *Console) isGone(v viewer) bool {
+// isRevoked reports whether a viewer's key has become invalid.
+func (c *Console) isRevoked(v viewer) bool {
 	_, err := c.Callers.Operator(v.authorization, false)
 	return needsLogin(err)
 }

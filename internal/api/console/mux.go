@@ -26,7 +26,7 @@ func New(o Options) (*Console, error) {
 		Options: o, api: genbusv1.NewOperatorServiceClient(o.GRPC), mux: http.NewServeMux(),
 		origin: http.NewCrossOriginProtection(), seen: &seen{at: map[string]time.Time{}}, assets: assets, templates: templates,
 	}
-	c.live = newHub(c.Logger, func(v viewer) bool { return !c.isGone(v) })
+	c.live = newHub(c.Logger, func(v viewer) bool { return !c.isRevoked(v) })
 	c.mux.HandleFunc("GET "+Path+"/static/{file}", c.asset)
 	c.mux.HandleFunc("GET "+Path+"/login", c.showLogin)
 	c.mux.HandleFunc("POST "+Path+"/login", c.login)

@@ -27,4 +27,4 @@ func query1(path string, pairs ...string) string {
 	return Path + path + "?" + q.Encode()
 }
 
-func letterURL(seq uint64) string { return Path + "/decisions/" + strconv.FormatUint(seq, 10) }
+func deadLetterURL(seq uint64) string { return Path + "/decisions/" + strconv.FormatUint(seq, 10) }

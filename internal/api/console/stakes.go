@@ -39,8 +39,8 @@ func stakesOf(l *genbusv1.StoredDeadLetter) stakes {
 	return s
 }
 
-// letterCodes are the error codes that the list of dead letters offers as filters. Dead letters
+// deadLetterCodes are the error codes that the list of dead letters offers as filters. Dead letters
 // with these codes need the most care.
-var letterCodes = []errcode.Code{
+var deadLetterCodes = []errcode.Code{
 	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
 }

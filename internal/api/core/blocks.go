@@ -22,8 +22,8 @@ func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) 
 }
 
 func (c *Chats) streamLogged(ctx context.Context, e joblog.Entry, to Sink) error {
-	ctx, leave := c.watcher.follow(ctx)
-	defer leave()
+	ctx, release := c.watcher.follow(ctx)
+	defer release()
 	if _, err := c.jobs.waitLogged(ctx, e); err != nil {
 		return err
 	}

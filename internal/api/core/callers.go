@@ -27,14 +27,14 @@ type Callers struct {
 func (c *Callers) Refusal() error { return c.drain.refusal() }
 
 // Watch registers a call that only watches, so that Drain ends its context. The call must call
-// leave at its end.
-func (c *Callers) Watch(ctx context.Context) (_ context.Context, leave func()) {
+// release at its end.
+func (c *Callers) Watch(ctx context.Context) (_ context.Context, release func()) {
 	return c.drain.watch(ctx)
 }
 
 // Work registers a call that another replica can continue. Drain ends its context, and AwaitWork
-// waits for it. The call must call leave once, at its end.
-func (c *Callers) Work(ctx context.Context) (_ context.Context, leave func()) {
+// waits for it. The call must call release once, at its end.
+func (c *Callers) Work(ctx context.Context) (_ context.Context, release func()) {
 	return c.drain.work(ctx)
 }
 

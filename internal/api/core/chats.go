@@ -41,8 +41,8 @@ func (c *Chats) Complete(ctx context.Context, r admission.Request) (jobID string
 	if r.RequestID != "" {
 		return c.completeQueued(ctx, r)
 	}
-	ctx, leave := c.drain.hold(ctx)
-	defer leave()
+	ctx, release := c.drain.hold(ctx)
+	defer release()
 	reply, err := c.inline.Complete(ctx, r)
 	if err != nil {
 		return "", nil, Explain(ctx, subject.JobName{Kind: subject.Chat}, err)
@@ -56,8 +56,8 @@ func (c *Chats) Stream(ctx context.Context, r admission.Request, to Sink) error 
 	if r.RequestID != "" {
 		return c.streamQueued(ctx, r, to)
 	}
-	ctx, leave := c.drain.hold(ctx)
-	defer leave()
+	ctx, release := c.drain.hold(ctx)
+	defer release()
 	s, err := c.inline.Stream(ctx, r)
 	if err != nil {
 		return Explain(ctx, subject.JobName{Kind: subject.Chat}, err)

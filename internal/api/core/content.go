@@ -31,24 +31,24 @@ type Content struct {
 // upstream's file. For a task that has not completed it returns an error without asking the
 // upstream. The caller must close Body. Reads fail after Core.Close.
 func (c *Content) Open(ctx context.Context, n subject.JobName, index int, r content.Request) (*content.File, error) {
-	ctx, leave := c.drain.hold(ctx)
+	ctx, release := c.drain.hold(ctx)
 	file, err := c.open(ctx, n, index, r)
 	if err != nil {
-		leave()
+		release()
 		return nil, err
 	}
-	file.Body = heldBody{file.Body, leave}
+	file.Body = heldBody{file.Body, release}
 	return file, nil
 }
 
 // heldBody is a body that counts as a running call until Close.
 type heldBody struct {
 	io.ReadCloser
-	leave func()
+	release func()
 }
 
 func (b heldBody) Close() error {
-	defer b.leave()
+	defer b.release()
 	return b.ReadCloser.Close()
 }
 

@@ -22,7 +22,7 @@ type drain struct {
 
 type member struct {
 	cancel context.CancelCauseFunc
-	left   chan struct{}
+	done   chan struct{}
 }
 
 func newDrain() *drain {
@@ -39,24 +39,24 @@ func (d *drain) refusal() error {
 	return d.refused
 }
 
-// watch registers a call that Drain ends. The call must call leave at its end.
-func (d *drain) watch(ctx context.Context) (_ context.Context, leave func()) {
+// watch registers a call that Drain ends. The call must call release at its end.
+func (d *drain) watch(ctx context.Context) (_ context.Context, release func()) {
 	return d.join(ctx, d.watches, func() bool { return d.refused != nil })
 }
 
-// work registers a call that changes something. Drain ends it, and await waits until it has left.
-func (d *drain) work(ctx context.Context) (_ context.Context, leave func()) {
+// work registers a call that changes something. Drain ends it, and await waits until it has ended.
+func (d *drain) work(ctx context.Context) (_ context.Context, release func()) {
 	return d.join(ctx, d.works, func() bool { return d.refused != nil })
 }
 
 // hold registers a call that continues until Close.
-func (d *drain) hold(ctx context.Context) (_ context.Context, leave func()) {
+func (d *drain) hold(ctx context.Context) (_ context.Context, release func()) {
 	return d.join(ctx, d.holds, func() bool { return d.closed })
 }
 
 func (d *drain) join(ctx context.Context, group map[*member]struct{}, over func() bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	m := &member{cancel: cancel, left: make(chan struct{})}
+	m := &member{cancel: cancel, done: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if over() {
@@ -68,7 +68,7 @@ func (d *drain) join(ctx context.Context, group map[*member]struct{}, over func(
 		d.mu.Lock()
 		delete(group, m)
 		d.mu.Unlock()
-		close(m.left)
+		close(m.done)
 		cancel(nil)
 	}
 }
@@ -87,14 +87,14 @@ func (d *drain) begin(cause *errcode.Error) {
 	}
 }
 
-// await waits until the calls registered by work have left or ctx ends. It must follow begin.
+// await waits until the calls registered by work have ended or ctx ends. It must follow begin.
 func (d *drain) await(ctx context.Context) {
 	d.mu.Lock()
 	working := slices.Collect(maps.Keys(d.works))
 	d.mu.Unlock()
 	for _, m := range working {
 		select {
-		case <-m.left:
+		case <-m.done:
 		case <-ctx.Done():
 			return
 		}

@@ -64,12 +64,12 @@ func (j *Jobs) Notice(job task.Job) string {
 	if job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
 		return ""
 	}
-	return j.NoticeOfWaiting(job)
+	return j.NoticeUnheld(job)
 }
 
-// NoticeOfWaiting is like Notice for a job whose replica is gone. Such a job waits for another
-// replica in any phase that is not terminal.
-func (j *Jobs) NoticeOfWaiting(job task.Job) string {
+// NoticeUnheld is like Notice for a job whose replica is gone. Such a job waits for another replica
+// in any phase that is not terminal.
+func (j *Jobs) NoticeUnheld(job task.Job) string {
 	if !task.Terminal(job.GetExecution().GetPhase()) && j.queue.Route(subject.Kind(task.Kind(job)), job.GetExecution().GetRoute()).Counts().Paused {
 		return NoticeRoutePaused
 	}

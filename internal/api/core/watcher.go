@@ -37,11 +37,11 @@ func (w *Watcher) Count(kind subject.Kind, ingress telemetry.Ingress, run func()
 }
 
 // follow registers a call that only follows a job and bounds its lifetime. The bound finds clients
-// that vanished and spreads connections over new replicas. The call must call leave at its end.
-func (w *Watcher) follow(ctx context.Context) (_ context.Context, leave func()) {
-	most := w.cfg.Now().Limits.StreamTime
-	ctx, stop := context.WithTimeoutCause(ctx, most,
-		errcode.New(errcode.StreamEnded, "the stream reached its maximum lifetime of %s; resume after the last event", most))
+// that vanished and spreads connections over new replicas. The call must call release at its end.
+func (w *Watcher) follow(ctx context.Context) (_ context.Context, release func()) {
+	lifetime := w.cfg.Now().Limits.StreamTime
+	ctx, stop := context.WithTimeoutCause(ctx, lifetime,
+		errcode.New(errcode.StreamEnded, "the stream reached its maximum lifetime of %s; resume after the last event", lifetime))
 	ctx, left := w.drain.watch(ctx)
 	return ctx, func() {
 		left()
@@ -80,8 +80,8 @@ func (w *Watcher) Video(ctx context.Context, n subject.JobName, after uint64) (V
 // Events yields events up to the terminal one. An error comes last.
 func (v VideoWatch) Events(ctx context.Context) iter.Seq2[joblog.Entry, error] {
 	return func(yield func(joblog.Entry, error) bool) {
-		ctx, leave := v.watcher.follow(ctx)
-		defer leave()
+		ctx, release := v.watcher.follow(ctx)
+		defer release()
 		for e, err := range v.watcher.log.Follow(ctx, v.Name, v.after) {
 			if err != nil {
 				yield(e, Explain(ctx, v.Name, err))
@@ -102,8 +102,8 @@ func (w *Watcher) Chat(ctx context.Context, n subject.JobName, token string) (it
 		return nil, err
 	}
 	return func(yield func(chatlog.Item, error) bool) {
-		ctx, leave := w.follow(ctx)
-		defer leave()
+		ctx, release := w.follow(ctx)
+		defer release()
 		for item, err := range w.chats.Follow(ctx, n, token) {
 			if err != nil {
 				yield(item, Explain(ctx, n, err))
@@ -121,8 +121,8 @@ func (w *Watcher) await(ctx context.Context, e joblog.Entry) (joblog.Entry, erro
 	if e.Terminal() {
 		return e, nil
 	}
-	ctx, leave := w.follow(ctx)
-	defer leave()
+	ctx, release := w.follow(ctx)
+	defer release()
 	e, err := w.jobs.waitLogged(ctx, e)
 	if err != nil {
 		return e, err

@@ -36,9 +36,9 @@ func (s operatorService) AttachUpstreamTasks(m *genbusv1.AttachUpstreamTasksRequ
 // stops reading. If the caller stops reading, the action may continue for a while after its handler
 // has returned.
 func (s operatorService) bulk(m operator.BulkRequest, record *genbusv1.AuditRecord, check func() (operator.Action, error), out grpc.ServerStreamingServer[genbusv1.BulkProgress]) error {
-	ctx, leave := s.core.Callers.Work(out.Context())
+	ctx, release := s.core.Callers.Work(out.Context())
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
-		defer leave()
+		defer release()
 		tell := func(p *genbusv1.BulkProgress) error { return sent(func() error { return out.Send(p) }) }
 		action, invalid := check()
 		if m.GetDryRun() {

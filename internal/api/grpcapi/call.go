@@ -94,21 +94,21 @@ func (c *call) name(kind subject.Kind, id string) subject.JobName {
 	return subject.JobName{Kind: kind, Tenant: c.tenant, ID: id}
 }
 
-// sayState sets a job's ID and its notice, if any, in the answer's header.
-func sayState(ctx context.Context, jobs *core.Jobs, j task.Job) {
-	sayJob(ctx, j.GetId())
-	sayNotice(ctx, jobs.Notice(j))
+// setState sets a job's ID and its notice, if any, in the answer's header.
+func setState(ctx context.Context, jobs *core.Jobs, j task.Job) {
+	setJobID(ctx, j.GetId())
+	setNotice(ctx, jobs.Notice(j))
 }
 
-// sayNotice sets a notice, if any, in the answer's header.
-func sayNotice(ctx context.Context, notice string) {
+// setNotice sets a notice, if any, in the answer's header.
+func setNotice(ctx context.Context, notice string) {
 	if notice != "" {
 		_ = grpc.SetHeader(ctx, metadata.Pairs(mdNotice, notice)) // fails only if the header has already been sent
 	}
 }
 
-// sayJob sets a job's ID in the answer's header.
-func sayJob(ctx context.Context, id string) {
+// setJobID sets a job's ID in the answer's header.
+func setJobID(ctx context.Context, id string) {
 	_ = grpc.SetHeader(ctx, metadata.Pairs(subject.HeaderJobID, id)) // fails only if the header has already been sent
 }
 
@@ -156,7 +156,7 @@ func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 	}
 	f = core.Explain(ctx, subject.JobName{}, err)
 	if f.JobID != "" {
-		sayJob(ctx, f.JobID)
+		setJobID(ctx, f.JobID)
 	}
 	if level, ok := core.LogLevel(ctx, f); ok {
 		i.log.Log(ctx, level, "gRPC call failed", telemetry.KeyRequestID, c.id[0],

@@ -38,7 +38,7 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 	}
 	id, raw, err := s.core.Chats.Complete(ctx, req)
 	if id != "" {
-		sayJob(ctx, id)
+		setJobID(ctx, id)
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ type sink struct {
 
 func (s *sink) Job(id string, _ bool) {
 	s.id = id
-	sayJob(s.out.Context(), id)
+	setJobID(s.out.Context(), id)
 }
 
 func (s *sink) Block(data []byte, index uint64, _ bool) error {
@@ -113,7 +113,7 @@ func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.Submi
 	if err != nil {
 		return nil, err
 	}
-	sayState(ctx, s.core.Jobs, e.Job)
+	setState(ctx, s.core.Jobs, e.Job)
 	return &genbusv1.SubmitChatCompletionResponse{Chat: core.ChatOf(e)}, nil
 }
 
@@ -124,7 +124,7 @@ func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatC
 	if err != nil {
 		return nil, err
 	}
-	sayState(ctx, s.core.Jobs, e.Job)
+	setState(ctx, s.core.Jobs, e.Job)
 	out := &genbusv1.GetChatCompletionResponse{Chat: core.ChatOf(e)}
 	if e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return out, nil
@@ -144,7 +144,7 @@ func (s chatService) WatchChatCompletion(m *genbusv1.WatchChatCompletionRequest,
 	if err != nil {
 		return err
 	}
-	sayJob(ctx, name.ID)
+	setJobID(ctx, name.ID)
 	if err := out.SendHeader(nil); err != nil {
 		return err
 	}
@@ -182,6 +182,6 @@ func (s chatService) CancelChatCompletion(ctx context.Context, m *genbusv1.Cance
 	if err != nil {
 		return nil, err
 	}
-	sayJob(ctx, e.Job.GetId())
+	setJobID(ctx, e.Job.GetId())
 	return &genbusv1.CancelChatCompletionResponse{Chat: core.ChatOf(e)}, nil
 }

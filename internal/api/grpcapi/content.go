@@ -38,7 +38,7 @@ func (s videoService) DownloadVideo(m *genbusv1.DownloadVideoRequest, out grpc.S
 	if err != nil {
 		return err
 	}
-	sayJob(ctx, name.ID)
+	setJobID(ctx, name.ID)
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
 		return sendPieces(file.Body, first, func(piece *genbusv1.DownloadVideoResponse) error {
 			return sent(func() error { return out.Send(piece) })

@@ -129,7 +129,7 @@ func (w *tenancy) checkMethodAbout(c apitest.Caller, method string) {
 		_, got := c.Call("key-globex", method, `{"id":"`+id+`"}`)
 		_, want := c.Call("key-globex", method, `{"id":"`+apitest.Never(id)+`"}`)
 		said, unknown := status.Convert(got).Message(), status.Convert(want).Message()
-		if status.Code(got) != codes.NotFound || apitest.Reason(got) != apitest.Reason(want) || apitest.AnyID.ReplaceAllString(said, "ID") != apitest.AnyID.ReplaceAllString(unknown, "ID") || w.Tells(strings.ReplaceAll(said, id, "")) {
+		if status.Code(got) != codes.NotFound || apitest.Reason(got) != apitest.Reason(want) || apitest.AnyID.ReplaceAllString(said, "ID") != apitest.AnyID.ReplaceAllString(unknown, "ID") || w.Reveals(strings.ReplaceAll(said, id, "")) {
 			c.T.Errorf("%s: %v; of an id that never was: %v", method, got, want)
 		}
 	}
@@ -181,7 +181,7 @@ func (w *tenancy) checkMethodShows(c apitest.Caller, method string) {
 		if !strings.Contains(method, "Video") && body != `{}` {
 			continue
 		}
-		if r, err := c.Call("key-globex", method, body); err != nil || w.Tells(r.Text) {
+		if r, err := c.Call("key-globex", method, body); err != nil || w.Reveals(r.Text) {
 			c.T.Errorf("%s %s: %v, %s", method, body, err, r.Text)
 		}
 	}

@@ -70,7 +70,7 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 		return err
 	}
 	if id := cmp.Or(r.GetNewJobId(), r.GetJobId()); id != "" {
-		sayJob(ctx, id)
+		setJobID(ctx, id)
 	}
 	return nil
 }
@@ -126,10 +126,10 @@ func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) 
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)
 	}
-	if sayJob(ctx, e.Job.GetId()); out.GetWorkItem().GetReplicaGone() {
-		sayNotice(ctx, s.core.Jobs.NoticeOfWaiting(e.Job))
+	if setJobID(ctx, e.Job.GetId()); out.GetWorkItem().GetReplicaGone() {
+		setNotice(ctx, s.core.Jobs.NoticeUnheld(e.Job))
 	} else {
-		sayNotice(ctx, s.core.Jobs.Notice(e.Job))
+		setNotice(ctx, s.core.Jobs.Notice(e.Job))
 	}
 	return out, nil
 }
@@ -138,7 +138,7 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 	page, err := s.operator.DeadLetters.List(ctx, operator.Query{
 		Kind: m.GetKind(), Tenant: m.GetTenant(), Code: m.GetCode(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
-	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, err
+	return &genbusv1.ListDeadLettersResponse{Letters: page.DeadLetters, NextPageToken: page.Next}, err
 }
 
 // GetDeadLetter returns a dead letter. If the answer includes the data, which contains a prompt,
@@ -151,7 +151,7 @@ func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadL
 		return out, err
 	}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) (err error) {
-		out.Letter, err = s.operator.DeadLetters.Letter(ctx, m.GetSequence())
+		out.Letter, err = s.operator.DeadLetters.DeadLetter(ctx, m.GetSequence())
 		return err
 	})
 	return out, err
@@ -290,7 +290,7 @@ func (s operatorService) ListReplicas(ctx context.Context, _ *genbusv1.ListRepli
 
 func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListAuditRecordsRequest) (*genbusv1.ListAuditRecordsResponse, error) {
 	page, err := s.operator.Audit.List(ctx, audit.Query{
-		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Tenant: m.GetTenant(), Letter: m.GetLetter(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
+		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Tenant: m.GetTenant(), DeadLetter: m.GetLetter(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
 	return &genbusv1.ListAuditRecordsResponse{Records: page.Records, NextPageToken: page.Next}, err
 }

@@ -159,7 +159,7 @@ func TestOperatorCalls(t *testing.T) {
 	})}
 	w.Durables()
 	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
-	attached := w.settleLetters(ctx, client)
+	attached := w.endDeadLetters(ctx, client)
 	_, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "video", Tenant: "acme", Id: attached})
 	if apitest.Reason(err) != "not_terminal" || status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("erase: %v", err)
@@ -187,12 +187,12 @@ func TestOperatorCalls(t *testing.T) {
 	checkOperatorLog(t, logged.String())
 }
 
-// settleLetters lists three dead letters, then redrives, attaches and drops one each. It returns
+// endDeadLetters lists three dead letters, then redrives, attaches and drops one each. It returns
 // the id of the attached job.
-func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServiceClient) (attached string) {
+func (w *world) endDeadLetters(ctx context.Context, client genbusv1.OperatorServiceClient) (attached string) {
 	t := w.T
 	t.Helper()
-	one, two, three := w.PutLetter(apitest.OrphanedLetter("acme")), w.PutLetter(apitest.OrphanedLetter("acme")), w.PutLetter(apitest.OrphanedLetter("acme"))
+	one, two, three := w.PutDeadLetter(apitest.OrphanedDeadLetter("acme")), w.PutDeadLetter(apitest.OrphanedDeadLetter("acme")), w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))
 	list := apitest.Must[*genbusv1.ListDeadLettersResponse](t)(client.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{PageSize: 2}))
 	if len(list.GetLetters()) != 2 || list.GetNextPageToken() == "" || len(list.GetLetters()[0].GetLetter().GetData()) != 0 {
 		t.Errorf("list: %v", list)
@@ -214,7 +214,7 @@ func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServi
 	if e := w.Entry(subject.Video, "acme", attached); core.VideoOf(e).GetUpstreamTaskId() != "up_1" {
 		t.Errorf("attach: %v", e.Job)
 	}
-	lost := &genbusv1.LookUpUpstreamTaskRequest{Sequence: w.PutLetter(apitest.LostLetter("acme"))}
+	lost := &genbusv1.LookUpUpstreamTaskRequest{Sequence: w.PutDeadLetter(apitest.LostDeadLetter("acme"))}
 	if l := apitest.Must[*genbusv1.LookUpUpstreamTaskResponse](t)(client.LookUpUpstreamTask(ctx, lost)).GetLookUp(); l.GetTime() == nil || l.GetResult() == 0 {
 		t.Errorf("looked up: %v", l)
 	}
@@ -363,9 +363,9 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 	}
 }
 
-// TestAJobLeftOnAPausedRouteHasANotice checks that a job whose replica is gone has a notice while
-// its route is paused, and a held job has none.
-func TestAJobLeftOnAPausedRouteHasANotice(t *testing.T) {
+// TestAnUnheldJobOnAPausedRouteHasANotice checks that a job whose replica is gone has a notice
+// while its route is paused, and a held job has none.
+func TestAnUnheldJobOnAPausedRouteHasANotice(t *testing.T) {
 	t.Parallel()
 	w := &world{apitest.NewWith(t, apitest.Options{Change: []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, Replica: "another"})}
 	w.Durables()

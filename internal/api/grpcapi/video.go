@@ -29,7 +29,7 @@ func (s videoService) CreateVideoTask(ctx context.Context, m *genbusv1.CreateVid
 	if err != nil {
 		return nil, err
 	}
-	sayState(ctx, s.core.Jobs, e.Job)
+	setState(ctx, s.core.Jobs, e.Job)
 	return &genbusv1.CreateVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 
@@ -38,7 +38,7 @@ func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTask
 	if err != nil {
 		return nil, err
 	}
-	sayState(ctx, s.core.Jobs, e.Job)
+	setState(ctx, s.core.Jobs, e.Job)
 	return &genbusv1.GetVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 
@@ -86,7 +86,7 @@ func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVid
 	if err != nil {
 		return nil, err
 	}
-	sayJob(ctx, e.Job.GetId())
+	setJobID(ctx, e.Job.GetId())
 	return &genbusv1.CancelVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 
@@ -95,7 +95,7 @@ func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVid
 	if err := s.core.Jobs.Erase(ctx, name); err != nil {
 		return nil, err
 	}
-	sayJob(ctx, name.ID)
+	setJobID(ctx, name.ID)
 	return &genbusv1.DeleteVideoTaskResponse{}, nil
 }
 
@@ -107,7 +107,7 @@ func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc
 	if err != nil {
 		return err
 	}
-	sayJob(ctx, watch.Name.ID)
+	setJobID(ctx, watch.Name.ID)
 	if watch.Expired {
 		_ = out.SetHeader(metadata.Pairs(mdNotice, string(errcode.ResumeExpired))) // fails only if the header has already been sent
 	}

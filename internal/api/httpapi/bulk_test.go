@@ -35,8 +35,8 @@ func (w *world) bulk(path, body string) (all []*genbusv1.BulkProgress) {
 func TestBulkActionsStreamProgress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
-	w.PutLetter(apitest.OrphanedLetter("acme"))
-	w.PutLetter(apitest.OrphanedLetter("globex"))
+	w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))
+	w.PutDeadLetter(apitest.OrphanedDeadLetter("globex"))
 	counted := w.bulk("dead-letters/drop", `{"filter":{"tenant":"acme"},"dry_run":true}`)
 	if len(counted) != 1 || counted[0].GetTotal() != 1 || counted[0].GetEnded() {
 		t.Fatalf("%v", counted)

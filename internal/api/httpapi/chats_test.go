@@ -226,7 +226,7 @@ func TestWaitingStreamIsKeptOpen(t *testing.T) {
 	}
 }
 
-func TestWaitersAreToldOfTheShutdown(t *testing.T) {
+func TestWaitersAreNotifiedOfTheShutdown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.chatWith("k", apitest.ChatBody)

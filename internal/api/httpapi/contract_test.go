@@ -147,9 +147,9 @@ func (w *world) filledForOperator(template, method string) string {
 	route := config.SandboxVideoRoute
 	switch {
 	case strings.HasSuffix(template, "/look-up"):
-		sequence = fmt.Sprint(w.PutLetter(apitest.LostLetter("default")))
+		sequence = fmt.Sprint(w.PutDeadLetter(apitest.LostDeadLetter("default")))
 	case strings.Contains(template, "{sequence}"):
-		sequence = fmt.Sprint(w.PutLetter(apitest.OrphanedLetter("default")))
+		sequence = fmt.Sprint(w.PutDeadLetter(apitest.OrphanedDeadLetter("default")))
 	case strings.Contains(template, "/orphans/"):
 		route = "removed"
 	case strings.Contains(template, "{id}") && (method == http.MethodDelete || strings.HasSuffix(template, "/retry")):

@@ -238,7 +238,7 @@ func (h *Handler) finish(res *response, begin time.Time) {
 	switch {
 	case status == 0:
 		status = http.StatusOK // net/http writes it if the handler did not
-	case res.left && (p == nil || abort):
+	case res.disconnected && (p == nil || abort):
 		status = errcode.MeaningOf(errcode.CallerGone).HTTP
 	}
 	h.metrics.HTTPRequest(res.r.Pattern, status, time.Since(begin))

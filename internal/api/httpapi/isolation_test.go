@@ -63,7 +63,7 @@ func makes(kind subject.Kind, path, body string, headers ...string) isolation {
 func forOperators(pattern string) isolation {
 	method, path, _ := strings.Cut(pattern, " ")
 	return isolation{operators: func(w *tenancy) call {
-		fill := strings.NewReplacer("{id}", w.Talk, "{sequence}", fmt.Sprint(w.letter), "{kind}", "video", "{name}", config.SandboxVideoRoute)
+		fill := strings.NewReplacer("{id}", w.Talk, "{sequence}", fmt.Sprint(w.deadLetter), "{kind}", "video", "{name}", config.SandboxVideoRoute)
 		return call{method: method, path: fill.Replace(path), body: "{}"}
 	}}
 }
@@ -155,7 +155,7 @@ func TestTenantsAreApartOnEveryPath(t *testing.T) {
 	t.Parallel()
 	w := newTenancy(t)
 	w.Durables()
-	w.letter = w.PutLetter(apitest.OrphanedLetter("acme"))
+	w.deadLetter = w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))
 	rows := isolations()
 	for _, pattern := range w.Handler.Patterns() {
 		if strings.Contains(pattern, " /genbus/v1/operator/") {
@@ -208,7 +208,7 @@ func (w *tenancy) checkKeys(t *testing.T, pattern string, row isolation) {
 		for name, headers := range map[string][]string{
 			"no key": nil, "an unknown key": {"Authorization", "Bearer key-acme2"}, "an operator's key": {"Authorization", "Bearer " + apitest.OperatorKey},
 		} {
-			if a := w.send(c, headers); a.Status != http.StatusUnauthorized || w.Tells(a.Body) {
+			if a := w.send(c, headers); a.Status != http.StatusUnauthorized || w.Reveals(a.Body) {
 				t.Errorf("%s with %s: %d %s", pattern, name, a.Status, a.Body)
 			}
 		}
@@ -224,12 +224,12 @@ func (w *tenancy) checkOperators(t *testing.T, pattern string, row isolation) {
 	}
 	c := row.operators(w)
 	for name, headers := range map[string][]string{"no key": nil, "an unknown key": {"Authorization", "Bearer key-acme2"}} {
-		if a := w.send(c, headers); a.Status != http.StatusUnauthorized || w.Tells(a.Body) {
+		if a := w.send(c, headers); a.Status != http.StatusUnauthorized || w.Reveals(a.Body) {
 			t.Errorf("%s with %s: %d %s", pattern, name, a.Status, a.Body)
 		}
 	}
 	for name, headers := range map[string][]string{"acme": w.Acme(), "globex": w.globex()} {
-		if a := w.send(c, headers); a.Status != http.StatusForbidden || a.ErrorCode(t) != "operator_required" || w.Tells(a.Body) {
+		if a := w.send(c, headers); a.Status != http.StatusForbidden || a.ErrorCode(t) != "operator_required" || w.Reveals(a.Body) {
 			t.Errorf("%s with the key of %s: %d %s", pattern, name, a.Status, a.Body)
 		}
 	}
@@ -244,7 +244,7 @@ func (w *tenancy) checkAbout(t *testing.T, pattern string, row isolation) {
 		unknown := row.about(apitest.Never(id))
 		for i, c := range row.about(id) {
 			got, want := w.send(c, w.globex()), w.send(unknown[i], w.globex())
-			if diff := cmp.Diff(seen(want), seen(got)); diff != "" || w.Tells(strings.ReplaceAll(got.Body, id, "")) {
+			if diff := cmp.Diff(seen(want), seen(got)); diff != "" || w.Reveals(strings.ReplaceAll(got.Body, id, "")) {
 				t.Errorf("%s: acme's %s is not answered as an id that never was:\n%s", pattern, id, diff)
 			}
 			if got.Status != http.StatusNotFound && !strings.Contains(got.Body, "not_found") {
@@ -315,7 +315,7 @@ func (w *tenancy) checkShows(t *testing.T, pattern string, row isolation) {
 			headers = nil
 		}
 		// A refusal may repeat the request's parameters.
-		if a := w.send(c, headers); a.Status == http.StatusOK && w.Tells(a.Body) {
+		if a := w.send(c, headers); a.Status == http.StatusOK && w.Reveals(a.Body) {
 			t.Errorf("%s %s shows acme's: %s", pattern, c.path, a.Body)
 		}
 	}

@@ -21,7 +21,7 @@ func newWorld(t testing.TB, change ...func(*config.Config)) *world {
 
 type tenancy struct {
 	*apitest.Tenancy
-	letter uint64 // sequence of a dead letter of acme
+	deadLetter uint64 // sequence of a dead letter of acme
 }
 
 func newTenancy(t *testing.T) *tenancy {

@@ -260,10 +260,10 @@ func escaped(name string) string {
 	return url.PathEscape(name)
 }
 
-func TestOperatorSettlesLettersByHTTP(t *testing.T) {
+func TestOperatorActsOnDeadLettersByHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
-	put := func() string { return fmt.Sprint("dead-letters/", w.PutLetter(apitest.OrphanedLetter("acme"))) }
+	put := func() string { return fmt.Sprint("dead-letters/", w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))) }
 	one, two, three := put(), put(), put()
 	list := w.operator(http.MethodGet, "dead-letters?tenant=acme&code=orphaned_submission&page_size=2", "", 200)
 	letters, _ := list["letters"].([]any)
@@ -272,7 +272,7 @@ func TestOperatorSettlesLettersByHTTP(t *testing.T) {
 	}
 	data, err := base64.StdEncoding.DecodeString(fmt.Sprint(in(w.operator(http.MethodGet, one, "", 200), "letter", "letter", "data")))
 	if err != nil || !strings.Contains(string(data), "secret") {
-		t.Errorf("the request of a letter: %s, %v", data, err)
+		t.Errorf("the request of a dead letter: %s, %v", data, err)
 	}
 	redriven := w.Post(operatorPrefix+one+"/redrive", "", apitest.ByOperator...)
 	if id := redriven.JSON(t)["id"]; redriven.Status != http.StatusOK || id == "" || redriven.Header.Get("Genbus-Job-Id") != id {
@@ -293,7 +293,7 @@ func TestOperatorSettlesLettersByHTTP(t *testing.T) {
 	}
 	for _, sequence := range []string{"none", "-1", "0", "1.5", "18446744073709551616"} {
 		if e := w.operator(http.MethodGet, "dead-letters/"+sequence, "", 400); in(e, "error", "code") != "invalid_request" {
-			t.Errorf("letter %s: %v", sequence, e)
+			t.Errorf("dead letter %s: %v", sequence, e)
 		}
 	}
 }
@@ -332,9 +332,9 @@ func TestOperatorPausesByHTTP(t *testing.T) {
 	}
 }
 
-// TestOperatorSettlesOrphansByHTTP checks the HTTP interface. Tests in internal/operator cover the
+// TestOperatorFailsOrphansByHTTP checks the HTTP interface. Tests in internal/operator cover the
 // jobs.
-func TestOperatorSettlesOrphansByHTTP(t *testing.T) {
+func TestOperatorFailsOrphansByHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
 	if list := w.operator(http.MethodGet, "orphans", "", 200); list["routes"] != nil {

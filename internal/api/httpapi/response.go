@@ -15,8 +15,8 @@ type response struct {
 	r       *http.Request
 	timeout time.Duration // for one write
 	status  int
-	// left is set if the status is 5xx and the client had already disconnected.
-	left bool
+	// disconnected is set if the status is 5xx and the client had already disconnected.
+	disconnected bool
 	// replaced is set if the mux's answer was replaced. The body that the mux then writes is
 	// dropped.
 	replaced bool
@@ -45,7 +45,7 @@ func (w *response) WriteHeader(status int) {
 			return
 		}
 	}
-	w.status, w.left = status, status >= http.StatusInternalServerError && errcode.Gone(w.r.Context())
+	w.status, w.disconnected = status, status >= http.StatusInternalServerError && errcode.Disconnected(w.r.Context())
 	w.arm()
 	w.ResponseWriter.WriteHeader(status)
 }

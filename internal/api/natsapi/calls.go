@@ -90,7 +90,7 @@ func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, er
 		return nil, fmt.Errorf("nats calls: %w", err)
 	}
 	for _, kind := range subject.Kinds {
-		err := c.service.AddEndpoint(string(kind), micro.HandlerFunc(c.take),
+		err := c.service.AddEndpoint(string(kind), micro.HandlerFunc(c.serve),
 			micro.WithEndpointSubject(c.names.CallPattern(kind)),
 			micro.WithEndpointPendingLimits(callPendingMsgs, callPendingSize))
 		if err != nil {
@@ -126,7 +126,7 @@ func (c *calls) stop() error {
 	return c.flush() // the last answers are still buffered in the connection
 }
 
-// arrived waits until take has received all requests that the server sent before the subscriptions
+// arrived waits until serve has received all requests that the server sent before the subscriptions
 // ended.
 func (c *calls) arrived(deadline *time.Timer) error {
 	if err := c.flush(); err != nil {
@@ -163,9 +163,9 @@ func semver(version string) string {
 	return "0.0.0"
 }
 
-// take waits for a slot and then answers the request in another goroutine. For each endpoint, micro
-// calls take for one message at a time.
-func (c *calls) take(r micro.Request) {
+// serve waits for a slot and then answers the request in another goroutine. For each endpoint,
+// micro calls serve for one message at a time.
+func (c *calls) serve(r micro.Request) {
 	wait := time.NewTimer(callSlotWait)
 	defer wait.Stop()
 	select {
@@ -287,7 +287,7 @@ func (c *calls) refuse(r micro.Request, err error) {
 }
 
 // respond sends an answer. It does not use micro's respond methods, which require the handler to
-// answer before it returns. Our handler, take, returns first.
+// answer before it returns. Our handler, serve, returns first.
 func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
 	if !c.answerable(r.Reply()) {
 		return

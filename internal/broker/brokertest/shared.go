@@ -19,8 +19,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// mostTests is the number of accounts in the shared cluster, one per test.
-const mostTests = 100
+// maxTests is the number of accounts in the shared cluster, one per test.
+const maxTests = 100
 
 // shared is the cluster that the tests of a package share. The election of three servers takes
 // seconds. Without a shared cluster, dozens of tests would each wait for one.
@@ -36,9 +36,9 @@ const (
 	// inParallel is the default number of parallel tests. GOMAXPROCS is used instead if it is
 	// higher. Tests spend more time waiting for the broker's timers than for a processor.
 	inParallel = 24
-	// mostInParallelRace is the limit if the race detector is on. Tests then compete for
-	// processors, and more of them would run into their timeouts.
-	mostInParallelRace = 6
+	// maxParallelRace is the limit if the race detector is on. Tests then compete for processors,
+	// and more of them would run into their timeouts.
+	maxParallelRace = 6
 )
 
 // Tests runs a package's tests in parallel, with their files in memory, and then stops the shared
@@ -57,9 +57,9 @@ type Tests struct {
 func (x Tests) Run() int {
 	flag.Parse()
 	StoreInMemory()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
 		_ = flag.Set("test.parallel", strconv.Itoa(max(x.parallel(), runtime.GOMAXPROCS(0)))) // cannot fail, because the flag exists
 	}
 	code := x.M.Run()
@@ -166,8 +166,8 @@ func claim(t testing.TB) (*Cluster, string) {
 	if shared.err != nil {
 		t.Fatalf("the shared cluster: %v", shared.err)
 	}
-	if shared.claimed == mostTests {
-		t.Fatalf("more than %d tests want an account", mostTests)
+	if shared.claimed == maxTests {
+		t.Fatalf("more than %d tests want an account", maxTests)
 	}
 	shared.claimed++
 	return shared.cluster, accountName(shared.claimed)
@@ -176,7 +176,7 @@ func claim(t testing.TB) (*Cluster, string) {
 func (x Tests) parallel() int {
 	n := cmp.Or(x.Parallel, inParallel)
 	if raceDetector {
-		n = min(n, mostInParallelRace)
+		n = min(n, maxParallelRace)
 	}
 	return n
 }
@@ -187,7 +187,7 @@ func startShared() (err error) {
 	if shared.dir, err = os.MkdirTemp("", "brokertest"); err != nil {
 		return err
 	}
-	accounts := make([]string, mostTests)
+	accounts := make([]string, maxTests)
 	for i := range accounts {
 		accounts[i] = accountName(i + 1)
 	}

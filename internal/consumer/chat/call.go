@@ -116,7 +116,7 @@ func (j *job) beforeLimits(at time.Time) time.Time {
 // uncalled reports whether this holder committed the last attempt but has not called the upstream,
 // because it received no answer to the commit. Such an attempt continues.
 func (j *job) uncalled() bool {
-	return j.held.Record.Unheard(j.held.Entry()) && j.called != j.chat().GetAttempt()
+	return j.held.Record.Unconfirmed(j.held.Entry()) && j.called != j.chat().GetAttempt()
 }
 
 // start commits the next attempt before the upstream is called, using the reserved capacity.
@@ -137,7 +137,7 @@ func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 // later.
 func refusedForNow(err error) bool {
 	var up *upstream.Error
-	return errors.As(err, &up) && !up.Final && (!up.Written || up.Said && up.HTTPStatus == 429)
+	return errors.As(err, &up) && !up.Final && (!up.Written || up.Reported && up.HTTPStatus == 429)
 }
 
 // waitForUpstream waits for the delay that the upstream requested. By default it waits 1 s, doubled

@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// TestOperatorsAreToldOfCallsThatFail proves that a holder reports an upstream's temporary refusal,
-// without the upstream's words, until a stream begins.
-func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
+// TestFailingCallsAreReportedToOperators proves that a holder reports an upstream's temporary
+// refusal, without the upstream's words, until a stream begins.
+func TestFailingCallsAreReportedToOperators(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
 		"application/json":  `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`,
@@ -33,7 +33,7 @@ func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
 					_, _ = w.Write([]byte(`{"error":{"message":"hi was too much","code":"busy"}}`))
 					return
 				}
-				told <- j.Tell()
+				told <- j.Details()
 				w.Header().Set("Content-Type", name)
 				_, _ = w.Write([]byte(answer))
 			}))
@@ -46,7 +46,7 @@ func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			j = heldChat(t, p, item, 1)
-			if got := j.Tell(); got.GetCallsFailed() != 0 || got.GetLastCallErrorAt() != nil {
+			if got := j.Details(); got.GetCallsFailed() != 0 || got.GetLastCallErrorAt() != nil {
 				t.Errorf("before a call: %v", got)
 			}
 			if err := j.held.Load(t.Context()); err != nil {
@@ -57,7 +57,7 @@ func TestOperatorsAreToldOfCallsThatFail(t *testing.T) {
 			if got.GetCallsFailed() == 0 || got.GetLastCallErrorAt() == nil || !strings.Contains(got.GetLastCallError(), "status 429") || strings.Contains(got.GetLastCallError(), "too much") {
 				t.Errorf("after a refusal: %v", got)
 			}
-			if got := j.Tell(); item.GetStream() && got.GetCallsFailed() != 0 {
+			if got := j.Details(); item.GetStream() && got.GetCallsFailed() != 0 {
 				t.Errorf("after its stream began: %v", got)
 			}
 			if c := j.chat(); c.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {

@@ -87,7 +87,7 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 // work runs the chat until it ends or this replica drops it, and then settles its message.
 func (j *job) work() {
 	defer j.stop(nil)
-	defer j.waiter.Leave()
+	defer j.waiter.Cancel()
 	outcome := j.run()
 	// A WaitError means that the log could not be read or written, or that no upstream accepts the
 	// chat now.
@@ -214,8 +214,8 @@ func (j *job) Confirm() {
 // end of the grace period.
 func (j *job) HandOver() {}
 
-// Tell returns details about failed calls that are being retried.
-func (j *job) Tell() *genbusv1.HeldJob {
+// Details returns details about failed calls that are being retried.
+func (j *job) Details() *genbusv1.HeldJob {
 	if failing := j.failing.Load(); failing != nil {
 		return failing
 	}

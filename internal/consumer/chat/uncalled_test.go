@@ -32,9 +32,9 @@ func heldChat(t *testing.T, p *jobtest.Process, item *genbusv1.WorkItem, deliver
 	return j
 }
 
-// TestAnAttemptThatWasNotHeardOfIsNotUsedUp proves that the only attempt is still called if the
-// answer to its commit was lost.
-func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
+// TestAnUnconfirmedAttemptIsNotUsedUp proves that the only attempt is still called if the answer to
+// its commit was lost.
+func TestAnUnconfirmedAttemptIsNotUsedUp(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -54,7 +54,7 @@ func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
 	if err := j.held.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	jobtest.CommitUnheard(t, link, direct, j.held, attempt(t, j.held.Entry()))
+	jobtest.CommitUnconfirmed(t, link, direct, j.held, attempt(t, j.held.Entry()))
 	jobtest.Shortly(t, "the chat is answered", func() bool { return !hold.Waits(j.step()) })
 	if c := j.chat(); c.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || c.GetAttempt() != 1 || calls.Load() != 1 {
 		t.Errorf("%v with %v after %d attempts and %d calls", c.GetStatus(), c.GetError(), c.GetAttempt(), calls.Load())

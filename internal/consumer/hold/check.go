@@ -49,7 +49,7 @@ func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 	// Sort, so that jobs with similar sequences share a batch: a check reads everything above the
 	// lowest sequence of its batch.
 	slices.SortFunc(known, func(a, b joblog.Known) int { return cmp.Compare(a.Seq, b.Seq) })
-	for batch := range slices.Chunk(known, broker.MostSubjects) {
+	for batch := range slices.Chunk(known, broker.MaxSubjects) {
 		behind, upTo, err := h.Log.Behind(ctx, batch, missing)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -66,9 +66,9 @@ func take(t *testing.T, b *broker.Broker, h *hold.Holder, p *jobtest.Process, n 
 	return jobs
 }
 
-// TestALostNoticeIsFound proves that a check, also after a reconnect, finds lost notifications
-// without reading the other jobs, and asks only for news since the last check.
-func TestALostNoticeIsFound(t *testing.T) {
+// TestALostNotificationIsFound proves that a check, also after a reconnect, finds lost
+// notifications without reading the other jobs, and asks only for news since the last check.
+func TestALostNotificationIsFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)

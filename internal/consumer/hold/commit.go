@@ -74,7 +74,7 @@ func (j *Job) End(ctx context.Context, e task.Event, err error) error {
 // Bury stores the request as a dead letter. Call it before the job ends, or a crash in between
 // would lose the request.
 func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
-	return j.Request.bury(ctx, j.Record.last().Job, f)
+	return j.Request.putDeadLetter(ctx, j.Record.last().Job, f)
 }
 
 // BuryReply is like Bury but adds the chat's reply, or its digest, to the dead letter.
@@ -108,7 +108,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 	}
 	j.reread = true // even after the end, because the job may be erased before it is finished
 	level := slog.LevelWarn
-	if _, wrong := errors.AsType[*task.TransitionError](step); wrong || errors.Is(step, errLetter) {
+	if _, wrong := errors.AsType[*task.TransitionError](step); wrong || errors.Is(step, errDeadLetter) {
 		level = slog.LevelError
 	}
 	if j.holder.Working.Err() == nil {
@@ -133,7 +133,7 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 func (j *Job) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the dead letter and the feed copy timed out"))
 	defer cancel()
-	if err := j.Request.buryEnd(ctx, j.Record.last().Job); err != nil {
+	if err := j.Request.putEndDeadLetter(ctx, j.Record.last().Job); err != nil {
 		return err
 	}
 	if err := j.holder.Log.Finish(ctx, j.Record.last()); err != nil {

@@ -34,7 +34,8 @@ type Holder struct {
 	held *registry
 }
 
-// New returns a Holder that holds nothing. Peer notifications from the log must go to Notice.
+// New returns a Holder that holds nothing. Peer notifications from the log must go to
+// HandlePeerNotification.
 func New(fetching, working context.Context, o Options) *Holder {
 	return &Holder{Options: o, Life: &Life{Fetching: fetching, Working: working}, held: newRegistry()}
 }
@@ -59,7 +60,7 @@ func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 // HeldJob returns a held job's details for operators, or nil if the job is not held.
 func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
 	if j := h.held.get(id); j != nil {
-		return j.Tell()
+		return j.Details()
 	}
 	return nil
 }
@@ -67,8 +68,8 @@ func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
 // Held returns the number of held jobs.
 func (h *Holder) Held() int { return h.held.size() }
 
-// Notice handles a peer notification: the job rereads its log.
-func (h *Holder) Notice(n joblog.Notice) {
+// HandlePeerNotification handles a peer notification: the job rereads its log.
+func (h *Holder) HandlePeerNotification(n joblog.Summary) {
 	if j := h.held.get(n.Name.ID); j != nil {
 		j.Confirm()
 	}

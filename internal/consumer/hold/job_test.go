@@ -20,13 +20,13 @@ func TestAPhaseThatIsShownAgainAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestEachCommitThatWasNotHeardIsOurOwn proves that Unheard recognizes every unanswered commit, and
+// TestEachUnconfirmedCommitIsOurOwn proves that Unconfirmed recognizes every unanswered commit, and
 // no other event.
-func TestEachCommitThatWasNotHeardIsOurOwn(t *testing.T) {
+func TestEachUnconfirmedCommitIsOurOwn(t *testing.T) {
 	t.Parallel()
-	r := &Record{unheard: []string{"one", "later"}}
+	r := &Record{unconfirmed: []string{"one", "later"}}
 	for nonce, want := range map[string]bool{"one": true, "later": true, "other": false, "": false} {
-		if got := r.Unheard(joblog.Entry{Event: task.Event{Nonce: nonce}}); got != want {
+		if got := r.Unconfirmed(joblog.Entry{Event: task.Event{Nonce: nonce}}); got != want {
 			t.Errorf("%q: %t", nonce, got)
 		}
 	}

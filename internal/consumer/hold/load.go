@@ -95,7 +95,7 @@ func (j *Job) reload(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.Name())
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
-		return j.gone(ctx, task.Event{}, 0)
+		return j.handleMissingLog(ctx, task.Event{}, 0)
 	case err != nil:
 		return fmt.Errorf("read the log again: %w", err)
 	}
@@ -109,7 +109,7 @@ func (j *Job) adopt(ctx context.Context, current joblog.Entry) error {
 	switch {
 	case known && j.Record.isBegunAgain(current):
 		if j.Record.paidSince(current) {
-			return j.gone(ctx, task.Event{}, current.Seq)
+			return j.handleMissingLog(ctx, task.Event{}, current.Seq)
 		}
 		j.Record.set(current)
 		return nil
@@ -152,20 +152,21 @@ func (j *Job) staleItem() error {
 // lost ends a job whose log was lost with its first event. The dead letter keeps the request.
 func (j *Job) lost(ctx context.Context) error {
 	f := errcode.New(errcode.LogLost, "job %s was not sent to its upstream because its log is missing", j.Name().ID)
-	if err := j.Request.buryLost(ctx, f); err != nil {
+	if err := j.Request.putLostDeadLetter(ctx, f); err != nil {
 		return err
 	}
 	return j.endAt(ctx, task.FailedAtOnce(j.Request.item, time.Now(), f.TaskError()), 0)
 }
 
-// gone handles a held job whose log has vanished or has only its first event again. If the work
-// item was removed, the job was erased and is dropped. Otherwise it ends. next is the event whose
-// commit found no log, if any. If next or the last known event is an end, gone writes it unchanged:
-// it was paid for. Otherwise the job fails, and a dead letter keeps what this holder knows.
+// handleMissingLog handles a held job whose log has vanished or has only its first event again. If
+// the work item was removed, the job was erased and is dropped. Otherwise it ends. next is the
+// event whose commit found no log, if any. If next or the last known event is an end, it is written
+// unchanged: it was paid for. Otherwise the job fails, and a dead letter keeps what this holder
+// knows.
 //
 // Only a chat that has not ended gets a second look. For an end, or for a video, which must not be
 // submitted again, none is needed: the write after last is refused if the log has more.
-func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
+func (j *Job) handleMissingLog(ctx context.Context, next task.Event, last uint64) error {
 	j.reread = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 	defer cancel()
@@ -191,7 +192,7 @@ func (j *Job) gone(ctx context.Context, next task.Event, last uint64) error {
 	}
 	j.Logger().Error("lost log of held job", telemetry.KeyUpstreamID, j.Record.upstreamID())
 	f := errcode.New(errcode.LogLost, "the log of job %s is missing, and its outcome is unknown; its upstream ID was %q", j.Name().ID, j.Record.upstreamID())
-	if err := j.Request.bury(ctx, j.Record.last().Job, f); err != nil {
+	if err := j.Request.putDeadLetter(ctx, j.Record.last().Job, f); err != nil {
 		return err
 	}
 	e, err := task.Failed(j.Record.last().Job, time.Now(), f.TaskError())
@@ -219,7 +220,7 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	case errors.As(err, &lost):
 		return j.afterLost(ctx, lost.Current)
 	case errors.Is(err, joblog.ErrNotFound) && last > 0:
-		return j.gone(ctx, e, 0)
+		return j.handleMissingLog(ctx, e, 0)
 	}
 	return fmt.Errorf("commit %s: %w", task.PhaseWord(e.Job.GetExecution().GetPhase()), err)
 }
@@ -247,5 +248,5 @@ func (j *Job) endAt(ctx context.Context, e task.Event, last uint64) error {
 
 func (j *Job) logEnd() {
 	end := j.Record.last()
-	j.holder.Logger.Log(j.Message.ctx, end.EndLevel(j.Request.buried), "job ended", end.EndAttrs()...)
+	j.holder.Logger.Log(j.Message.ctx, end.EndLevel(j.Request.deadLetterStored), "job ended", end.EndAttrs()...)
 }

@@ -23,10 +23,10 @@ type Record struct {
 	log     *joblog.Log
 	metrics *telemetry.RouteMetrics
 
-	entry   joblog.Entry      // zero until the log has been read; use last
-	packed  []byte            // the entry's job, encoded; nil if it was never packed
-	shown   genbusv1.JobPhase // the phase in the metrics
-	unheard []string          // nonces of commits that were never answered
+	entry       joblog.Entry      // zero until the log has been read; use last
+	packed      []byte            // the entry's job, encoded; nil if it was never packed
+	shown       genbusv1.JobPhase // the phase in the metrics
+	unconfirmed []string          // nonces of commits that were never answered
 	// vanished is the suspicion that the log no longer exists.
 	vanished staleCheck
 
@@ -90,10 +90,10 @@ func (r *Record) write(ctx context.Context, e task.Event, last uint64) error {
 	entry, err := r.log.Commit(ctx, e, last)
 	switch {
 	case err == nil:
-		r.unheard = nil
+		r.unconfirmed = nil
 		r.set(entry)
 	case errors.Is(err, joblog.ErrUncertain):
-		r.unheard = append(r.unheard, entry.Nonce)
+		r.unconfirmed = append(r.unconfirmed, entry.Nonce)
 	}
 	return err
 }
@@ -111,9 +111,9 @@ func (r *Record) show(phase genbusv1.JobPhase) {
 	r.shown = phase
 }
 
-// Unheard reports whether an event is this holder's own commit that was never answered. The event's
-// writer would not be proof enough: this process may have held the job before.
-func (r *Record) Unheard(e joblog.Entry) bool { return slices.Contains(r.unheard, e.Nonce) }
+// Unconfirmed reports whether an event is this holder's own commit that was never answered. The
+// event's writer would not be proof enough: this process may have held the job before.
+func (r *Record) Unconfirmed(e joblog.Entry) bool { return slices.Contains(r.unconfirmed, e.Nonce) }
 
 // Ending reports whether the last event that was written or attempted is the job's end. Reports of
 // newer events are then ignored, because the write itself detects a conflict.

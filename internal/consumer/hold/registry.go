@@ -20,8 +20,9 @@ type Held interface {
 	Confirm()
 	// HandOver returns the message as soon as no call is running.
 	HandOver()
-	// Tell returns, for operators, details that no event contains. The result must not be changed.
-	Tell() *genbusv1.HeldJob
+	// Details returns, for operators, details that no event contains. The result must not be
+	// changed.
+	Details() *genbusv1.HeldJob
 }
 
 // shards is the number of shards of a registry. They spread the extensions of many held messages

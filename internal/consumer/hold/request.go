@@ -16,20 +16,20 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// errLetter reports that a job cannot end because its dead letter was not stored.
-var errLetter = errors.New("the dead letter could not be written")
+// errDeadLetter reports that a job cannot end because its dead letter was not stored.
+var errDeadLetter = errors.New("the dead letter could not be written")
 
 // Request is a held job's work item with its body, and the dead letter that keeps both. It belongs
 // to the goroutine that works on the job.
 type Request struct {
-	parts   *Options
-	name    subject.JobName
-	seq     uint64             // of the work item
-	item    *genbusv1.WorkItem // nil once the upstream is known to have the task
-	missed  staleCheck         // of the body
-	buried  bool               // a dead letter of the job's end is stored
-	lookUps []*genbusv1.LookUp // of a task whose submission has an unknown outcome
-	heard   uint32             // the attempt whose outcome this holder knows, or 0
+	parts            *Options
+	name             subject.JobName
+	seq              uint64             // of the work item
+	item             *genbusv1.WorkItem // nil once the upstream is known to have the task
+	missed           staleCheck         // of the body
+	deadLetterStored bool               // a dead letter of the job's end is stored
+	lookUps          []*genbusv1.LookUp // of a task whose submission has an unknown outcome
+	outcomeOf        uint32             // the attempt whose outcome this holder knows, or 0
 }
 
 // Item returns the work item, or nil after Release.
@@ -39,18 +39,18 @@ func (r *Request) Item() *genbusv1.WorkItem { return r.item }
 // holder knows.
 func (r *Request) Owes(job task.Job) bool {
 	x := job.GetExecution()
-	heard := x.GetSubmissionOutcomeUnknown() && r.heard == x.GetAttempt()
+	outcomeKnown := x.GetSubmissionOutcomeUnknown() && r.outcomeOf == x.GetAttempt()
 	// The dead letter of a stale item would be another job's.
 	own := r.item == nil || task.SameRequest(r.item, x)
-	return own && !r.buried && !heard && task.LeavesDeadLetter(job)
+	return own && !r.deadLetterStored && !outcomeKnown && task.LeavesDeadLetter(job)
 }
 
 // LookedUp keeps a look-up of the job's upstream task for the dead letter.
 func (r *Request) LookedUp(l *genbusv1.LookUp) { r.lookUps = append(r.lookUps, l) }
 
-// Heard records that this holder knows an attempt's outcome: the upstream has no task for it, or a
-// dead letter names the task.
-func (r *Request) Heard(attempt uint32) { r.heard = attempt }
+// OutcomeKnown records that this holder knows an attempt's outcome: the upstream has no task for
+// it, or a dead letter names the task.
+func (r *Request) OutcomeKnown(attempt uint32) { r.outcomeOf = attempt }
 
 // Release drops the work item, whose body may be large.
 func (r *Request) Release() { r.item = nil }
@@ -74,21 +74,21 @@ func (r *Request) Body(ctx context.Context) (body.Document, error) {
 	return body.Trusted(data), err
 }
 
-// bury stores the request as the dead letter of a job that ends with f.
-func (r *Request) bury(ctx context.Context, job task.Job, f *errcode.Error) error {
+// putDeadLetter stores the request as the dead letter of a job that ends with f.
+func (r *Request) putDeadLetter(ctx context.Context, job task.Job, f *errcode.Error) error {
 	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error {
 		return r.parts.DeadLetters.PutJob(ctx, item, job, f, r.lookUps...)
 	})
 }
 
-// buryLost stores the request of a job whose log was lost with its first event.
-func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
+// putLostDeadLetter stores the request of a job whose log was lost with its first event.
+func (r *Request) putLostDeadLetter(ctx context.Context, f *errcode.Error) error {
 	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.DeadLetters.PutJob(ctx, item, nil, f) })
 }
 
-// buryEnd stores the dead letter that the end of a job requires. It stores none if another writer
-// ended the job as unknown but this holder has since heard from the upstream.
-func (r *Request) buryEnd(ctx context.Context, job task.Job) error {
+// putEndDeadLetter stores the dead letter that the end of a job requires. It stores none if another
+// writer ended the job as unknown but this holder already knows the outcome.
+func (r *Request) putEndDeadLetter(ctx context.Context, job task.Job) error {
 	if !r.Owes(job) {
 		return nil
 	}
@@ -101,9 +101,9 @@ func (r *Request) keep(ctx context.Context, job task.Job, put func(*genbusv1.Wor
 		err = put(item)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errLetter, err)
+		return fmt.Errorf("%w: %w", errDeadLetter, err)
 	}
-	r.buried = true
+	r.deadLetterStored = true
 	return nil
 }
 

@@ -80,10 +80,10 @@ func (h heldUpload) fillPlaces() (free func()) {
 	}
 }
 
-// unheard is a delivery whose settlement is lost.
-type unheard struct{ jetstream.Msg }
+// lostSettlement is a delivery whose settlement is lost.
+type lostSettlement struct{ jetstream.Msg }
 
-func (unheard) Reply() string { return nats.NewInbox() }
+func (lostSettlement) Reply() string { return nats.NewInbox() }
 
 // returned reports whether an outcome returns the message after at least delay.
 func returned(outcome error, delay time.Duration) bool {
@@ -118,8 +118,8 @@ func TestAMessageInTwoHands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info := cons.CachedInfo(); info.NumPending != 0 || info.NumAckPending != 0 || jobtest.InboxLeft(t, b) != 0 || len(jobtest.DeadLetters(t, b)) != 0 {
-		t.Errorf("%d and %d come again; letters: %v", info.NumPending, info.NumAckPending, jobtest.DeadLetters(t, b))
+	if info := cons.CachedInfo(); info.NumPending != 0 || info.NumAckPending != 0 || jobtest.UnsettledRequests(t, b) != 0 || len(jobtest.DeadLetters(t, b)) != 0 {
+		t.Errorf("%d and %d come again; dead letters: %v", info.NumPending, info.NumAckPending, jobtest.DeadLetters(t, b))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	b := brokertest.Single(t)
 	h := takeHeld(t, b, jobtest.Upload(t, b, "unsure", "sandbox-video"))
 	served, out := h.Admit(t.Context(), h.message)
-	lost, err := hold.NewDelivery(b.Conn(), unheard{h.message})
+	lost, err := hold.NewDelivery(b.Conn(), lostSettlement{h.message})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +144,8 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	if err := h.settle(t.Context(), h.d, again, served); err != nil || again != nil {
 		t.Fatalf("%v, %v", again, err)
 	}
-	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 || jobtest.InboxLeft(t, b) != 0 {
-		t.Errorf("left: %v, and %d messages", left, jobtest.InboxLeft(t, b))
+	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 || jobtest.UnsettledRequests(t, b) != 0 {
+		t.Errorf("left: %v, and %d messages", left, jobtest.UnsettledRequests(t, b))
 	}
 	name := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00unsure")}
 	if e, err := h.Log.Get(t.Context(), name); err != nil || e.Version() != 1 {

@@ -93,10 +93,10 @@ func Last(entries []joblog.Entry) joblog.Entry { return entries[len(entries)-1] 
 // DeadLetters reads the dead letters of jobs and of rejected requests.
 func DeadLetters(t testing.TB, b *broker.Broker) []*genbusv1.DeadLetter {
 	t.Helper()
-	return append(lettersIn(t, b, b.Names().Dead()), lettersIn(t, b, b.Names().Rejected())...)
+	return append(deadLettersIn(t, b, b.Names().Dead()), deadLettersIn(t, b, b.Names().Rejected())...)
 }
 
-func lettersIn(t testing.TB, b *broker.Broker, stream string) []*genbusv1.DeadLetter {
+func deadLettersIn(t testing.TB, b *broker.Broker, stream string) []*genbusv1.DeadLetter {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), stream)
 	if err != nil {
@@ -198,8 +198,8 @@ func Upload(t testing.TB, b *broker.Broker, word, model string) *genbusv1.VideoR
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 }
 
-// InboxLeft returns the number of unsettled inbox requests.
-func InboxLeft(t testing.TB, b *broker.Broker) uint64 {
+// UnsettledRequests returns the number of unsettled inbox requests.
+func UnsettledRequests(t testing.TB, b *broker.Broker) uint64 {
 	t.Helper()
 	s, err := b.Stream(t.Context(), b.Names().Requests())
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 // deadlines holds the times at which jobs have to be checked, earliest first. Above limit it drops
 // late ones.
 type deadlines struct {
-	limit  int
-	queue  deadlineQueue
-	forgot bool // a deadline was dropped since the last recall
+	limit   int
+	queue   deadlineQueue
+	dropped bool // a deadline was dropped since the last recall
 }
 
 // deadline is the time at which to check one job.
@@ -30,7 +30,7 @@ func (d *deadlines) set(n deadline) {
 		return
 	}
 	if last := len(d.queue.all) - 1; last+1 >= d.limit {
-		d.forgot = true
+		d.dropped = true
 		// The last of a heap is among the latest; finding the very latest is not worth the search.
 		if !n.at.Before(d.queue.all[last].at) {
 			return
@@ -41,7 +41,7 @@ func (d *deadlines) set(n deadline) {
 }
 
 // hasCapacity reports whether dropped deadlines exist and there is capacity for them again.
-func (d *deadlines) hasCapacity() bool { return d.forgot && len(d.queue.all) <= d.limit/2 }
+func (d *deadlines) hasCapacity() bool { return d.dropped && len(d.queue.all) <= d.limit/2 }
 
 func (d *deadlines) drop(id string) {
 	if at, known := d.queue.places[id]; known {

@@ -69,16 +69,16 @@ func New(o Options) *Sweeper {
 	return &Sweeper{parts: o, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
 }
 
-// Notice records the deadline that an event names, or drops the job's deadline if the job has
+// Observe records the deadline that an event names, or drops the job's deadline if the job has
 // ended.
-func (s *Sweeper) Notice(n joblog.Notice) {
+func (s *Sweeper) Observe(n joblog.Summary) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.notice(n)
+	s.observe(n)
 }
 
-// Forget drops all deadlines, because other replicas keep them.
-func (s *Sweeper) Forget() {
+// Reset drops all deadlines, because other replicas keep them.
+func (s *Sweeper) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starts, s.ends = newDeadlines(s.starts.limit), newDeadlines(s.ends.limit)
@@ -87,8 +87,8 @@ func (s *Sweeper) Forget() {
 	}
 }
 
-// notice is Notice for callers that hold mu.
-func (s *Sweeper) notice(n joblog.Notice) {
+// observe is Observe for callers that hold mu.
+func (s *Sweeper) observe(n joblog.Summary) {
 	to, at := s.deadlineOf(n)
 	if to == nil {
 		s.starts.drop(n.Name.ID)
@@ -101,7 +101,7 @@ func (s *Sweeper) notice(n joblog.Notice) {
 }
 
 // deadlineOf returns when to check a job, and where that is recorded: nil for a job that has ended.
-func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
+func (s *Sweeper) deadlineOf(n joblog.Summary) (among *deadlines, at time.Time) {
 	switch {
 	case !n.StartBy.IsZero():
 		return s.starts, n.StartBy
@@ -115,7 +115,7 @@ func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
 }
 
 // put records a job's deadline, slightly delayed, in place of any earlier one. It does nothing if
-// Forget has replaced to. Callers hold mu.
+// Reset has replaced to. Callers hold mu.
 func (s *Sweeper) put(to *deadlines, d deadline) {
 	if to != s.starts && to != s.ends {
 		return
@@ -174,18 +174,18 @@ func (s *Sweeper) recall() {
 	if s.recalling || !s.starts.hasCapacity() && !s.ends.hasCapacity() {
 		return
 	}
-	s.recalling, s.starts.forgot, s.ends.forgot = true, false, false
+	s.recalling, s.starts.dropped, s.ends.dropped = true, false, false
 	ctx, stop := context.WithCancel(s.parts.Life.Fetching)
 	s.stopRecall = stop
 	starts := s.starts
 	s.parts.Life.Jobs.Go(func() {
 		defer stop()
 		for {
-			err := s.parts.Log.NotifyAll(ctx, func(n joblog.Notice) {
+			err := s.parts.Log.EachLastEvent(ctx, func(n joblog.Summary) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if starts == s.starts { // otherwise all were dropped
-					s.notice(n)
+					s.observe(n)
 				}
 			})
 			if err == nil || broker.Wait(ctx, recallAgain) != nil {

@@ -21,9 +21,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
-// TestStartedJobsThatWereForgottenAreRecalled proves that all stuck jobs end although their
+// TestDroppedDeadlinesOfStartedJobsAreRecalled proves that all stuck jobs end although their
 // deadlines exceed the limit, and that waiting jobs do not displace them.
-func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
+func TestDroppedDeadlinesOfStartedJobsAreRecalled(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
@@ -46,7 +46,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	jobtest.Shortly(t, "some are forgotten", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.ends.forgot && s.starts.forgot
+		return s.ends.dropped && s.starts.dropped
 	})
 	h.Jobs.Go(s.Run) // until the holder stops fetching
 	for _, n := range names {
@@ -61,23 +61,23 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
-	n := joblog.Notice{Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
-	s.Notice(n)
+	n := joblog.Summary{Name: subject.JobName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
+	s.Observe(n)
 	n.EndBy = time.Time{}
-	s.Notice(n)
+	s.Observe(n)
 	if by := s.Next(); by.After(time.Now().Add(stuckAfter+sweepSpread)) || by.Before(time.Now().Add(stuckAfter/2)) {
 		t.Errorf("it is looked at at %s", by)
 	}
 	n.Status = "completed"
-	s.Notice(n)
+	s.Observe(n)
 	if by, some := s.ends.next(); some {
 		t.Errorf("it has ended, and is looked at at %s", by)
 	}
 }
 
-// TestForgottenDeadlinesStayForgotten proves that neither a running check nor a recall brings back
-// deadlines that Forget has dropped.
-func TestForgottenDeadlinesStayForgotten(t *testing.T) {
+// TestResetDeadlinesStayDropped proves that neither a running check nor a recall brings back
+// deadlines that Reset has dropped.
+func TestResetDeadlinesStayDropped(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"))
@@ -86,18 +86,18 @@ func TestForgottenDeadlinesStayForgotten(t *testing.T) {
 	item.QueueDeadline = timestamppb.New(time.Now().Add(time.Hour))
 	jobtest.PastOf(t, jobtest.Forerunner(t, b), item)
 	name := joblog.NameOf(item)
-	s.Notice(joblog.Notice{Name: name, Status: "queued", StartBy: time.Now().Add(-time.Minute)})
+	s.Observe(joblog.Summary{Name: name, Status: "queued", StartBy: time.Now().Add(-time.Minute)})
 	d, of, now := s.due()
 	if of == nil {
 		t.Fatal("no deadline has passed")
 	}
-	s.Notice(joblog.Notice{Name: subject.JobName{Kind: name.Kind, Tenant: name.Tenant, ID: "video_other"}, Status: "queued", StartBy: time.Now().Add(time.Hour)})
-	s.starts.forgot = true
-	s.Forget()
+	s.Observe(joblog.Summary{Name: subject.JobName{Kind: name.Kind, Tenant: name.Tenant, ID: "video_other"}, Status: "queued", StartBy: time.Now().Add(time.Hour)})
+	s.starts.dropped = true
+	s.Reset()
 	if len(s.starts.queue.all) != 0 || s.starts.hasCapacity() {
 		t.Errorf("%d deadlines are known", len(s.starts.queue.all))
 	}
-	s.Notice(joblog.Notice{Name: name, Status: "queued", StartBy: time.Now().Add(time.Minute)})
+	s.Observe(joblog.Summary{Name: name, Status: "queued", StartBy: time.Now().Add(time.Minute)})
 	s.sweep(d, of, now) // the log says that the job may wait for an hour
 	if next := time.Until(s.Next()); next > 2*time.Minute || len(s.starts.queue.all) != 1 {
 		t.Errorf("the next deadline is in %s, of %d", next, len(s.starts.queue.all))

@@ -18,9 +18,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// TestFailingCopyTellsEachReasonOnce proves that a failed copy causes an event only for a new
+// TestFailingCopyReportsEachReasonOnce proves that a failed copy causes an event only for a new
 // reason.
-func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
+func TestFailingCopyReportsEachReasonOnce(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int64
 	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
@@ -48,9 +48,9 @@ func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeardDuringAStepInterruptsItsCopy proves that news during a step interrupts a copy that
-// begins later in it, and not the copy of the next step.
-func TestWhatIsHeardDuringAStepInterruptsItsCopy(t *testing.T) {
+// TestANotificationDuringAStepInterruptsItsCopy proves that news during a step interrupts a copy
+// that begins later in it, and not the copy of the next step.
+func TestANotificationDuringAStepInterruptsItsCopy(t *testing.T) {
 	t.Parallel()
 	var i interrupter
 	i.now()

@@ -90,7 +90,7 @@ func (a *assignment) report(by *pool.Chooser, n subject.JobName, sent upstream.S
 
 // release releases the slot and stops waiting for one.
 func (a *assignment) release() {
-	a.waiter.Leave()
+	a.waiter.Cancel()
 	if a.slot != nil {
 		a.slot.Release()
 		a.slot = nil

@@ -99,7 +99,7 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 	t, id := s.task, s.task.held.Name().ID
 	a, attempt := routes.UpstreamKey(x), x.GetAttempt()
 	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
-	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
+	letter := deadletter.FromJob(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = attempt, a.Upstream, a.Key
 	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
 	// Each upstream task has been paid for, so each needs its own dead letter.
@@ -109,7 +109,7 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 		err := t.holder().DeadLetters.Put(try, letter, id, occasion)
 		cancel()
 		if err == nil {
-			t.held.Request.Heard(attempt)
+			t.held.Request.OutcomeKnown(attempt)
 			t.held.Logger().Warn("stored dead letter for orphaned submission", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID)
 			return
 		}
@@ -124,6 +124,6 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission, x *
 // the outcome of an earlier attempt is unknown, because the upstream may have that attempt's task.
 func (s *submission) certainlyNot() {
 	if x := s.task.execution(); !x.GetBound() {
-		s.task.held.Request.Heard(x.GetAttempt())
+		s.task.held.Request.OutcomeKnown(x.GetAttempt())
 	}
 }

@@ -26,15 +26,15 @@ type job struct {
 	// after a successful poll. The value that it points to is immutable.
 	failing atomic.Pointer[genbusv1.HeldJob]
 
-	mu       sync.Mutex
-	busy     bool
-	again    bool
-	leaving  bool        // return the message after the current step
-	timer    *time.Timer // starts the next step, if not busy
-	wake     time.Time   // time of the next step
-	stale    bool        // read the log before the next step
-	awaiting bool        // waiting for a slot for the next poll
-	resolved bool        // the message is being settled; no further step runs
+	mu        sync.Mutex
+	busy      bool
+	again     bool
+	returning bool        // return the message after the current step
+	timer     *time.Timer // starts the next step, if not busy
+	wake      time.Time   // time of the next step
+	stale     bool        // read the log before the next step
+	awaiting  bool        // waiting for a slot for the next poll
+	resolved  bool        // the message is being settled; no further step runs
 
 	// The goroutine that has set busy or resolved owns the fields below.
 	*steps  // nil while the job rests
@@ -151,7 +151,7 @@ func (j *job) work(slot bool) {
 func (j *job) continues(outcome error) bool {
 	j.mu.Lock()
 	wait, waits := errors.AsType[*hold.WaitError](outcome)
-	if waits && j.leaving {
+	if waits && j.returning {
 		outcome, waits = hold.Return(), false // the process is stopping
 	}
 	if waits && j.again {
@@ -168,7 +168,7 @@ func (j *job) continues(outcome error) bool {
 	}
 	j.resolved = true
 	j.mu.Unlock()
-	j.leave(outcome)
+	j.close(outcome)
 	return false
 }
 
@@ -223,7 +223,7 @@ func (j *job) beginPoll() bool {
 	return j.begin()
 }
 
-func (j *job) leave(outcome error) {
+func (j *job) close(outcome error) {
 	j.rouse()
 	j.task.assigned.release()
 	j.submit.releaseReserved()
@@ -250,8 +250,8 @@ func (j *job) Confirm() {
 	j.kick()
 }
 
-// Tell returns details about failing polls.
-func (j *job) Tell() *genbusv1.HeldJob {
+// Details returns details about failing polls.
+func (j *job) Details() *genbusv1.HeldJob {
 	if failing := j.failing.Load(); failing != nil {
 		return failing
 	}
@@ -261,7 +261,7 @@ func (j *job) Tell() *genbusv1.HeldJob {
 // HandOver returns the message to the broker, after the current step if one is running.
 func (j *job) HandOver() {
 	j.mu.Lock()
-	j.leaving = true
+	j.returning = true
 	if j.busy || j.resolved {
 		j.mu.Unlock()
 		return
@@ -271,7 +271,7 @@ func (j *job) HandOver() {
 	}
 	j.resolved = true
 	j.mu.Unlock()
-	j.leave(hold.Return())
+	j.close(hold.Return())
 }
 
 // takeStale reports whether the log must be reread before the next step, and clears the request to

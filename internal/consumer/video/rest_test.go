@@ -66,7 +66,7 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	inUse := func() int {
 		for _, u := range p.Routes.Upstreams() {
 			if u.Name == config.SandboxUpstream {
-				return u.Keys[0].InHand
+				return u.Keys[0].InUse
 			}
 		}
 		return -1
@@ -85,7 +85,7 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	}
 	failing.Store(true)
 	poll()
-	if poll(); j.steps != nil || j.resting.failures != 2 || j.resting.failed == nil || j.Tell().GetPollsFailed() != 2 {
+	if poll(); j.steps != nil || j.resting.failures != 2 || j.resting.failed == nil || j.Details().GetPollsFailed() != 2 {
 		t.Errorf("after two failed polls: steps %v, %d failures, %v", j.steps != nil, j.resting.failures, j.resting.failed)
 	}
 	failing.Store(false)

@@ -20,9 +20,9 @@ type Options struct {
 	Config  *config.Live
 	Routes  *routes.Table
 	Content *content.Reader
-	// ReserveLetter reserves capacity for the dead letter of a tenant's submission until release is
-	// called. The error is an *errcode.Error.
-	ReserveLetter func(ctx context.Context, tenant string) (release func(), err error)
+	// ReserveDeadLetter reserves capacity for the dead letter of a tenant's submission until
+	// release is called. The error is an *errcode.Error.
+	ReserveDeadLetter func(ctx context.Context, tenant string) (release func(), err error)
 	// LookUps lists the delays of lookups after a submission with an unknown outcome, measured from
 	// when this process detected it. Only upstreams that can find tasks by our ID are asked.
 	// Default: 0 s, 10 s, 60 s and 5 min.

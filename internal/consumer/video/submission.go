@@ -58,7 +58,7 @@ func (s *submission) submit(ctx context.Context) error {
 		return s.submitBound(ctx)
 	}
 	s.releaseReserved() // from an earlier attempt that was not sent
-	if s.reserved, err = t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant); err != nil {
+	if s.reserved, err = t.runner.shared.ReserveDeadLetter(ctx, t.held.Name().Tenant); err != nil {
 		return s.noDeadLetterCapacity(ctx, err)
 	}
 	defer func() {

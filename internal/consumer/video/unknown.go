@@ -25,7 +25,7 @@ const takeOverAfter = 2 * clock.Limit
 // takeOver decides what to do with a job that was found in the submitting phase.
 func (s *submission) takeOver(ctx context.Context) error {
 	t := s.task
-	if t.held.Record.Unheard(t.held.Entry()) {
+	if t.held.Record.Unconfirmed(t.held.Entry()) {
 		// This is our own commit, whose answer did not arrive in time. The request was not sent, so
 		// the job can be requeued.
 		s.certainlyNot()

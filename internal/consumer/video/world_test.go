@@ -29,7 +29,7 @@ func newProcess(t testing.TB, b *broker.Broker, url string, change ...func(*conf
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, url, change...))
 	p.Start(t)
 	return process{p, New(Options{
-		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.DeadLetterQuota.Reserve,
+		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveDeadLetter: p.DeadLetterQuota.Reserve,
 	})}
 }
 

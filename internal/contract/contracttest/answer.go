@@ -89,8 +89,8 @@ func Fits(template, path string) bool {
 	return len(want) == len(have)
 }
 
-// told lists the headers that must be documented if an answer has them.
-var told = []string{
+// mustDocument lists the headers that must be documented if an answer has them.
+var mustDocument = []string{
 	"Accept-Ranges", "Content-Disposition", "Content-Range", "Content-Security-Policy", "Etag", "Genbus-Error-Code", "Genbus-Job-Id", "Genbus-Notice", "Last-Modified",
 	"Location", "Openai-Poll-After-Ms", "Preference-Applied", "Retry-After", "Www-Authenticate", "X-Request-Id", "X-Should-Retry",
 }
@@ -98,7 +98,7 @@ var told = []string{
 func (d *Document) checkHeaders(a Answer, answer map[string]any, place []string) error {
 	headers, _ := answer["headers"].(map[string]any)
 	var wrong []error
-	for _, name := range told {
+	for _, name := range mustDocument {
 		if _, documented := headers[name]; !documented && a.Header.Get(name) != "" {
 			wrong = append(wrong, fmt.Errorf("the document has no header %s", name))
 		}

@@ -59,7 +59,7 @@ func (d *Document) checkIn(channel string, m Message) error {
 		return err
 	}
 	place := []string{"components", "messages", name}
-	if err := d.CheckValue(ours(m.Header), append(place, "headers")...); err != nil {
+	if err := d.CheckValue(withoutJetStream(m.Header), append(place, "headers")...); err != nil {
 		return fmt.Errorf("headers of %s: %w", m.Subject, err)
 	}
 	data := m.Data
@@ -93,8 +93,8 @@ func (d *Document) form(channel string, m Message) (string, error) {
 	return "", fmt.Errorf("the channel %s has no message of type %s", channel, media)
 }
 
-// ours removes the headers of JetStream.
-func ours(header map[string][]string) map[string]string {
+// withoutJetStream removes the headers of JetStream.
+func withoutJetStream(header map[string][]string) map[string]string {
 	out := map[string]string{}
 	for name, values := range header {
 		if !strings.HasPrefix(name, "Nats-") || strings.HasPrefix(name, "Nats-Service-") {

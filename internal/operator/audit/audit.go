@@ -114,14 +114,14 @@ func (l Log) subject(r *genbusv1.AuditRecord) string {
 	case r.GetRoute() != "" && legal(r.GetKind(), r.GetRoute()):
 		return names.AuditRoute(subject.Kind(r.GetKind()), r.GetRoute())
 	}
-	return names.AuditLetter(strconv.FormatUint(r.GetLetter(), 10))
+	return names.AuditDeadLetter(strconv.FormatUint(r.GetLetter(), 10))
 }
 
 // Query selects records. Empty fields match every record.
 type Query struct {
 	Operator, Action, JobID, Route, Tenant string
-	// Letter is the sequence of a dead letter. Zero matches all.
-	Letter uint64
+	// DeadLetter is the sequence of a dead letter. Zero matches all.
+	DeadLetter uint64
 	// Size is the page size. Zero means 20, and values above 100 mean 100.
 	Size int
 	// Token is the Next of the previous page, or empty.
@@ -257,15 +257,15 @@ func (l Log) isListed(ctx context.Context, r *genbusv1.StoredAuditRecord) (bool,
 
 func (q Query) wants(r *genbusv1.AuditRecord) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
-	return is(q.Tenant, r.GetTenant()) && (q.Letter == 0 || q.Letter == r.GetLetter()) && is(q.Operator, r.GetOperator()) && is(q.Action, r.GetAction()) && is(q.Route, r.GetRoute()) &&
+	return is(q.Tenant, r.GetTenant()) && (q.DeadLetter == 0 || q.DeadLetter == r.GetLetter()) && is(q.Operator, r.GetOperator()) && is(q.Action, r.GetAction()) && is(q.Route, r.GetRoute()) &&
 		(is(q.JobID, r.GetJobId()) || q.JobID == r.GetNewJobId())
 }
 
 // pattern returns a subject pattern that matches all records of a query.
 func (l Log) pattern(q Query) string {
 	names := l.Broker.Names()
-	if q.Letter != 0 {
-		return names.AuditLetter(strconv.FormatUint(q.Letter, 10))
+	if q.DeadLetter != 0 {
+		return names.AuditDeadLetter(strconv.FormatUint(q.DeadLetter, 10))
 	}
 	return names.AuditPattern()
 }

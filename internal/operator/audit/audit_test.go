@@ -79,7 +79,7 @@ func TestActionsAreRecorded(t *testing.T) {
 			}
 		}
 		for q, want := range map[audit.Query]int{
-			{Operator: "ann"}: 2, {Action: "DropDeadLetter"}: 1, {JobID: "video_1"}: 1, {Route: "film"}: 1, {Letter: 7}: 1, {Tenant: "acme"}: 1, {Letter: 8}: 0, {Operator: "ann", JobID: "video_1"}: 0,
+			{Operator: "ann"}: 2, {Action: "DropDeadLetter"}: 1, {JobID: "video_1"}: 1, {Route: "film"}: 1, {DeadLetter: 7}: 1, {Tenant: "acme"}: 1, {DeadLetter: 8}: 0, {Operator: "ann", JobID: "video_1"}: 0,
 		} {
 			if got := all(t, l, q); len(got) != want {
 				t.Errorf("%+v: %v", q, got)
@@ -148,7 +148,7 @@ func TestNothingIsDoneWithoutARecord(t *testing.T) {
 	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.JetStream().Publish(t.Context(), b.Names().AuditLetter("1"), nil); err != nil {
+	if _, err := b.JetStream().Publish(t.Context(), b.Names().AuditDeadLetter("1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := act(); errcode.CodeOf(err) != errcode.StorageFull {
@@ -181,7 +181,7 @@ func TestACallerWhoLeftIsRecorded(t *testing.T) {
 func TestAJobOfAnActionThatFailedIsRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t))
-	for code, want := range map[errcode.Code]string{errcode.BrokerUnavailable: "video_1", errcode.LetterResolved: ""} {
+	for code, want := range map[errcode.Code]string{errcode.BrokerUnavailable: "video_1", errcode.DeadLetterResolved: ""} {
 		err := l.Record(t.Context(), &genbusv1.AuditRecord{Action: "RedriveDeadLetter", Letter: 7}, func(*genbusv1.AuditRecord) error {
 			return errcode.New(code, "job video_1").ForJob("video_1")
 		})

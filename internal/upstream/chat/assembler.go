@@ -54,7 +54,7 @@ func NewAssembler(maxReply int) *Assembler {
 	if maxReply <= 0 {
 		maxReply = Options{}.WithDefaults().MaxReply
 	}
-	return &Assembler{budget: budget{most: maxReply}}
+	return &Assembler{budget: budget{limit: maxReply}}
 }
 
 // Add merges the next chunk. It keeps no reference to block. It fails if the reply becomes too
@@ -127,7 +127,7 @@ func (a *Assembler) at(index int) *choice {
 		a.budget.err = errTooManyChoices
 		return nil
 	}
-	if !a.budget.take(2 * partCost) {
+	if !a.budget.reserve(2 * partCost) {
 		return nil
 	}
 	a.choices = append(a.choices, choice{index: index})

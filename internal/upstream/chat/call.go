@@ -141,7 +141,7 @@ func (cl *call) readReply() ([]byte, error) {
 	failed, err := p.look(reply)
 	switch {
 	case failed:
-		return nil, cl.said(reply)
+		return nil, cl.reportedError(reply)
 	case err != nil || !validJSON(reply):
 		return nil, cl.found(CodeUnreadable, "the upstream's answer is not valid JSON", err)
 	case body.FindMember(reply, "choices") == nil:
@@ -248,18 +248,18 @@ func (cl *call) refusal() *upstream.Error {
 	case "true":
 		e.Final = false
 	case "false":
-		e.Final, e.Said = true, true // a proxy would not send this
+		e.Final, e.Reported = true, true // a proxy would not send this
 	}
 	return e
 }
 
-// said returns the error that the upstream reports in a body or block.
-func (cl *call) said(body []byte) *upstream.Error {
+// reportedError returns the error that the upstream reports in a body or block.
+func (cl *call) reportedError(body []byte) *upstream.Error {
 	e, readable := cl.client.ep.ResponseError(op, cl.resp, body)
 	if len(body) == 0 || !readable && validJSON(body) {
 		e.Message = "the upstream reported an unspecified error"
 	}
-	e.Said = true
+	e.Reported = true
 	return judge(e)
 }
 
@@ -278,7 +278,7 @@ func (cl *call) unreadable() *upstream.Error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		e.Message = "nothing"
 	}
-	e.Code, e.Said = CodeUnreadable, false
+	e.Code, e.Reported = CodeUnreadable, false
 	declared := upstream.Declared(cl.resp.Header)
 	e.Message = "the upstream answered neither JSON nor a stream" + declared + ": " + strings.TrimSuffix(e.Message, declared)
 	return judge(e)

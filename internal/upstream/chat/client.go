@@ -87,10 +87,10 @@ type Reply struct {
 }
 
 // Complete requests a whole reply, using upstream.Endpoint.DoRepeatable. Every error is an
-// *upstream.Error. It was reported by the upstream (Said), has a code of this package, or describes
-// a broken connection and has no code. Written is false only if the upstream certainly did not
-// process the request. Final is true if the same request would fail again. Scope is set by the
-// table in outcome.go.
+// *upstream.Error. It was reported by the upstream (Reported), has a code of this package, or
+// describes a broken connection and has no code. Written is false only if the upstream certainly
+// did not process the request. Final is true if the same request would fail again. Scope is set by
+// the table in outcome.go.
 func (c *Client) Complete(ctx context.Context, req Request) (*Reply, error) {
 	call, err := c.open(ctx, req, "application/json", limits{c.opts.Answer, c.opts.Idle, c.opts.Total})
 	if err != nil {

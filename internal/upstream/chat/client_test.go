@@ -85,10 +85,10 @@ func TestCompleteErrors(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v", err)
 			}
-			if e.Code != tc.code || e.Said != tc.said || e.Final != tc.final || e.HTTPStatus != tc.status || !e.Written || e.Op != "chat" || e.RequestID != "req-1" || e.Message == "" {
+			if e.Code != tc.code || e.Reported != tc.said || e.Final != tc.final || e.HTTPStatus != tc.status || !e.Written || e.Op != "chat" || e.RequestID != "req-1" || e.Message == "" {
 				t.Errorf("%#v", e)
 			}
-			if e.Said && e.RetryAfter != 7*time.Second {
+			if e.Reported && e.RetryAfter != 7*time.Second {
 				t.Errorf("retry after %v", e.RetryAfter)
 			}
 		})
@@ -116,7 +116,7 @@ func TestShouldRetryHeader(t *testing.T) {
 			answer(500, "text/html", "<html>boom</html>")(w, r)
 		})
 		_, err := c.Complete(t.Context(), Request{Body: []byte(testBody)})
-		if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Final != want || e.Said != want {
+		if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Final != want || e.Reported != want {
 			t.Errorf("%s: %#v", value, err)
 		}
 	}

@@ -125,7 +125,7 @@ func wantError(t *testing.T, a chattest.Answer, err error) bool {
 	}
 	got := chattest.Error{
 		Code: e.Code, Type: e.Type, Param: e.Param, Message: e.Message, RequestID: e.RequestID,
-		RetryAfterMS: e.RetryAfter.Milliseconds(), Said: e.Said, Final: e.Final, Scope: e.Scope.String(),
+		RetryAfterMS: e.RetryAfter.Milliseconds(), Reported: e.Reported, Final: e.Final, Scope: e.Scope.String(),
 	}
 	if diff := cmp.Diff(*a.Want.Error, got); diff != "" {
 		t.Errorf("error (-want +got)\n%s", diff)

@@ -61,7 +61,7 @@ func TestGzip(t *testing.T) {
 		t.Parallel()
 		c := serve(t, Options{}, encoded(400, "application/json", "gzip", upstreamtest.Gzip(t, `{"error":{"message":"no such voice","code":"invalid_value"}}`)))
 		_, err := c.Complete(t.Context(), Request{Body: []byte(testBody)})
-		if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != "invalid_value" || e.Message != "no such voice" || !e.Said || !e.Final {
+		if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != "invalid_value" || e.Message != "no such voice" || !e.Reported || !e.Final {
 			t.Errorf("error %+v", err)
 		}
 	})
@@ -131,7 +131,7 @@ func TestEncodingsThatAreNotRead(t *testing.T) {
 			_, whole := c.Complete(t.Context(), Request{Body: []byte(testBody)})
 			for call, err := range map[string]error{"Stream": streamed, "Complete": whole} {
 				e, ok := errors.AsType[*upstream.Error](err)
-				if !ok || e.Code != tc.code || !strings.Contains(e.Message, tc.says) || e.Said || e.Final || e.Scope != upstream.ScopeUpstream {
+				if !ok || e.Code != tc.code || !strings.Contains(e.Message, tc.says) || e.Reported || e.Final || e.Scope != upstream.ScopeUpstream {
 					t.Errorf("%s: %+v", call, err)
 				}
 			}

@@ -33,7 +33,7 @@ func (g *growth) apply(block []byte, b *budget) bool {
 
 // learn samples the chunk that was just added, if repeating the chunk would only add text.
 func (g *growth) learn(a *Assembler, block []byte) {
-	g.shape.forget()
+	g.shape.reset()
 	if g.unused++; g.unused > maxUnused {
 		return
 	}
@@ -49,7 +49,7 @@ func (g *growth) learn(a *Assembler, block []byte) {
 		}
 	}
 	if !only || c.Bad {
-		g.shape.forget()
+		g.shape.reset()
 		return
 	}
 	g.shape.keep(block)

@@ -60,12 +60,12 @@ func (p *progress) look(block []byte) (failed bool, err error) {
 	if p.shape.fits(block) {
 		return false, nil
 	}
-	p.shape.forget()
+	p.shape.reset()
 	f, err := p.walk(block)
 	// A bare {"code":..,"message":..} is an error, too.
 	failed = f.failed || f.message && !f.named && !f.choices
 	if err != nil || failed || f.finished {
-		p.shape.forget()
+		p.shape.reset()
 		return failed, err
 	}
 	p.shape.keep(block)

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Codes of the errors that this package detects itself (Said is false). They are part of genbus's
-// error contract.
+// Codes of the errors that this package detects itself (Reported is false). They are part of
+// genbus's error contract.
 const (
 	// CodeFirstByteTimeout means that nothing arrived within Options.FirstByte or Answer.
 	CodeFirstByteTimeout = "first_byte_timeout"

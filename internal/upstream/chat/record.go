@@ -22,16 +22,16 @@ const (
 
 // budget counts the bytes that an assembler holds. Its first error sticks.
 type budget struct {
-	most, held int
-	err        error
+	limit, held int
+	err         error
 }
 
-// take reserves n bytes, or releases some if n is negative.
-func (b *budget) take(n int) bool {
+// reserve reserves n bytes, or releases some if n is negative.
+func (b *budget) reserve(n int) bool {
 	if b.err != nil {
 		return false
 	}
-	if n > b.most-b.held {
+	if n > b.limit-b.held {
 		b.err = errReplyTooLarge
 		return false
 	}
@@ -115,7 +115,7 @@ func (r *record) at(name []byte, b *budget) *part {
 		b.err = errTooManyFields
 		return nil
 	}
-	if !b.take(len(name) + partCost) {
+	if !b.reserve(len(name) + partCost) {
 		return nil
 	}
 	r.parts = append(r.parts, part{name: string(name)})
@@ -183,7 +183,7 @@ func isEmpty(v []byte) bool {
 }
 
 func (p *part) set(v []byte, b *budget) {
-	if b.take(len(v) - len(p.bytes)) {
+	if b.reserve(len(v) - len(p.bytes)) {
 		p.bytes = append(p.bytes[:0], v...)
 	}
 }
@@ -199,7 +199,7 @@ func (p *part) joinText(text []byte, b *budget) {
 		p.set(nil, b)
 		p.form = formText
 	}
-	if b.take(len(text)) {
+	if b.reserve(len(text)) {
 		p.bytes = append(p.bytes, text...)
 	}
 }
@@ -226,7 +226,7 @@ func (p *part) joinArray(v []byte, b *budget) {
 }
 
 func (p *part) addItem(item []byte, b *budget) {
-	if !b.take(len(item) + 1) {
+	if !b.reserve(len(item) + 1) {
 		return
 	}
 	if len(p.bytes) > 0 {

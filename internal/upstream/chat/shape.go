@@ -28,13 +28,13 @@ func (s *shape) hole(c *body.Cursor, v []byte) {
 	}
 }
 
-// forget discards the shape, so that new holes can be recorded.
-func (s *shape) forget() { s.n = 0 }
+// reset discards the shape, so that new holes can be recorded.
+func (s *shape) reset() { s.n = 0 }
 
 // keep makes block, whose holes are recorded, the sample.
 func (s *shape) keep(block []byte) {
 	if len(block) > maxShape {
-		s.forget()
+		s.reset()
 		return
 	}
 	s.sample = append(s.sample[:0], block...)

@@ -120,7 +120,7 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 	data := event.Data
 	switch {
 	case event.Type == "error":
-		return false, s.call.said(data)
+		return false, s.call.reportedError(data)
 	case len(data) <= len(" [DONE] ") && string(bytes.TrimSpace(data)) == "[DONE]":
 		s.doneSeen = true
 		return false, io.EOF
@@ -132,7 +132,7 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 	failed, err := s.progress.look(data)
 	switch {
 	case failed:
-		return false, s.call.said(data)
+		return false, s.call.reportedError(data)
 	case err != nil:
 		return false, s.call.found(CodeUnreadable, "the upstream sent "+err.Error(), err)
 	}

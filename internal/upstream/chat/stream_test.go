@@ -36,7 +36,7 @@ func TestStream(t *testing.T) {
 	big := `{"id":"c1","choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 5<<20) + `"}}]}`
 	silent := &upstream.Error{
 		Op: op, Message: "the upstream reported an unspecified error", HTTPStatus: 200,
-		RequestID: "req-1", Said: true, Written: true, Scope: aboutUpstream,
+		RequestID: "req-1", Reported: true, Written: true, Scope: aboutUpstream,
 	}
 	for name, tc := range map[string]struct {
 		body string
@@ -120,7 +120,7 @@ func TestStreamSniffs(t *testing.T) {
 			c := serve(t, Options{}, answer(200, tc.contentType, tc.body))
 			s, err := c.Stream(t.Context(), Request{Body: []byte(testBody)})
 			if tc.code != "" {
-				if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != tc.code || e.Said == (tc.code == CodeUnreadable) {
+				if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != tc.code || e.Reported == (tc.code == CodeUnreadable) {
 					t.Errorf("error %v, want %s", err, tc.code)
 				}
 				return

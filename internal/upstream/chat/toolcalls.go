@@ -115,7 +115,7 @@ func (l *callList) begin(f fragment, b *budget) *toolCall {
 		b.err = errTooManyCalls
 		return nil
 	}
-	if !b.take(2 * partCost) {
+	if !b.reserve(2 * partCost) {
 		return nil
 	}
 	index := f.index

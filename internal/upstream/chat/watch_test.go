@@ -165,7 +165,7 @@ func TestCancellationKeepsItsCause(t *testing.T) {
 				_, err = s.Next()
 			}
 			e, ok := errors.AsType[*upstream.Error](err)
-			if !ok || e.Code != CodeCancelled || !errors.Is(err, stopping) || !e.Written || e.Said || e.Final || e.Scope != aboutRequest || e.Message != "the call was abandoned: shutting down" {
+			if !ok || e.Code != CodeCancelled || !errors.Is(err, stopping) || !e.Written || e.Reported || e.Final || e.Scope != aboutRequest || e.Message != "the call was abandoned: shutting down" {
 				t.Errorf("error %#v", err)
 			}
 		})

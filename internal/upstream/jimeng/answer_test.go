@@ -33,7 +33,7 @@ func FuzzAnswer(f *testing.F) {
 		if status/100 != 2 && (status != http.StatusBadRequest || state.Progression != upstream.Failed) {
 			t.Errorf("status %d gives %+v", status, state)
 		}
-		upstreamtest.CheckState(t, state, said(state))
+		upstreamtest.CheckState(t, state, reported(state))
 		if e := state.Err; e != nil && aboutTheCall[e.Code] && state.Status == "" {
 			t.Errorf("a limit fails the task: %+v", e)
 		}
@@ -48,9 +48,9 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// said returns the progression that a state should have. A code or a missing video can fail the
+// reported returns the progression that a state should have. A code or a missing video can fail the
 // task whatever its status word, and a task that is not found may be new.
-func said(s upstream.VideoState) upstream.Progression {
+func reported(s upstream.VideoState) upstream.Progression {
 	switch {
 	case s.Err != nil:
 		return upstream.Failed

@@ -128,7 +128,7 @@ func TestCreateRequestID(t *testing.T) {
 	client := serve(t, upstream.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"code":50412,"message":"Text Risk Not Pass","request_id":"2024"}`)
 	})
-	if e := client.Create(t.Context(), testCreate).Err; e == nil || e.RequestID != "2024" || !e.Said {
+	if e := client.Create(t.Context(), testCreate).Err; e == nil || e.RequestID != "2024" || !e.Reported {
 		t.Errorf("error = %+v, want the vendor's request id", e)
 	}
 }

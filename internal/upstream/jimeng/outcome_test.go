@@ -91,7 +91,7 @@ func TestOutcomeRows(t *testing.T) {
 func TestFailuresAreRefusals(t *testing.T) {
 	t.Parallel()
 	for code := range failures {
-		e := &upstream.Error{HTTPStatus: http.StatusBadRequest, Code: code, Said: true}
+		e := &upstream.Error{HTTPStatus: http.StatusBadRequest, Code: code, Reported: true}
 		if got := outcomes.Judge(e, true); got != good || e.Scope != request {
 			t.Errorf("%s: %v, scope %v", code, got, e.Scope)
 		}

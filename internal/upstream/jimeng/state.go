@@ -111,7 +111,7 @@ func (c *client) completed(word string, candidates ...string) upstream.VideoStat
 // failedState returns the state of a failed task and fills in the fields that all errors from a
 // query share.
 func failedState(word string, e *upstream.Error) upstream.VideoState {
-	e.Op, e.Said, e.Written = upstream.OpPoll, true, true
+	e.Op, e.Reported, e.Written = upstream.OpPoll, true, true
 	e.Message = upstream.CutMessage(e.Message)
 	s := running(upstream.Failed, word)
 	s.Err = e

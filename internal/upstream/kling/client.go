@@ -45,7 +45,7 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 	}
 	call := upstream.SubmitCall{Path: videosPath + kind, Body: sent.Bytes(), Outcomes: outcomes, Read: c.accepted(kind)}
 	sub := c.ep.Submit(ctx, create, call)
-	if c.forget(sub.Err) {
+	if c.dropToken(sub.Err) {
 		sub = c.ep.Submit(ctx, create, call)
 	}
 	return passedOn(sub, create.Resubmission)
@@ -59,12 +59,12 @@ func kindOf(d body.Document) string {
 	return textToVideo
 }
 
-// forget drops the token if the vendor reported it as stale, and reports whether it did.
-func (c *client) forget(e *upstream.Error) bool {
+// dropToken drops the token if the vendor reported it as stale, and reports whether it did.
+func (c *client) dropToken(e *upstream.Error) bool {
 	if c.signer == nil || !staleToken(e) {
 		return false
 	}
-	c.signer.forget()
+	c.signer.dropToken()
 	return true
 }
 
@@ -86,7 +86,7 @@ func (c *client) accepted(kind string) func(*http.Response, []byte) (upstream.Su
 func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstream.Error {
 	e, _ := c.ep.ResponseError(upstream.OpCreate, resp, answered)
 	// An answer that refuses and also names a task is contradictory and proves nothing.
-	e.Said = e.Said && a.Data.Value.TaskID == ""
+	e.Reported = e.Reported && a.Data.Value.TaskID == ""
 	return e
 }
 
@@ -94,7 +94,7 @@ func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstr
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
 	// The next poll will use a new token, so repeating this one is not worth it.
-	c.forget(upstream.AsError(upstream.OpPoll, err))
+	c.dropToken(upstream.AsError(upstream.OpPoll, err))
 	return state, err
 }
 

@@ -27,7 +27,7 @@ func (c vendorClient) Find(ctx context.Context, own upstream.TaskRef) (*upstream
 	resp, answered, err := c.ep.Call(ctx, upstream.OpFind, http.MethodGet, taskPath(own), nil, nil)
 	if err != nil {
 		e := upstream.AsError(upstream.OpFind, err)
-		c.forget(e)
+		c.dropToken(e)
 		return nil, unlessNotFound(e)
 	}
 	a, err := lax.Decode[answer](answered)
@@ -53,7 +53,7 @@ func isEmpty(data []byte) bool {
 // unlessNotFound returns e, or nil if the vendor reports that there is no such task. The vendor
 // does so with code 1203, or with 1201 (wrong parameter) and a message that contains "not found".
 func unlessNotFound(e *upstream.Error) error {
-	if e.Said && (e.Code == "1203" || e.Code == "1201" && strings.Contains(strings.ToLower(e.Message), "not found")) {
+	if e.Reported && (e.Code == "1203" || e.Code == "1201" && strings.Contains(strings.ToLower(e.Message), "not found")) {
 		return nil
 	}
 	return e

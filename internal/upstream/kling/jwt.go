@@ -78,8 +78,8 @@ func (s *signer) current() upstream.Secret {
 	return s.token
 }
 
-// forget drops the token, so that the next request uses a new one.
-func (s *signer) forget() {
+// dropToken drops the token, so that the next request uses a new one.
+func (s *signer) dropToken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token = ""

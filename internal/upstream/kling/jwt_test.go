@@ -63,7 +63,7 @@ func TestTokenIsKeptAndRenewed(t *testing.T) {
 		{30 * 24 * time.Hour, false},
 	} {
 		at = vectorTime
-		s.forget()
+		s.dropToken()
 		_ = authorization(t, s)
 		at = vectorTime.Add(c.after)
 		if got := authorization(t, s); (got == first) != c.same {
@@ -81,7 +81,7 @@ func TestForget(t *testing.T) {
 	if authorization(t, s) != first {
 		t.Error("the token was not kept")
 	}
-	s.forget()
+	s.dropToken()
 	if authorization(t, s) == first {
 		t.Error("the token was kept")
 	}
@@ -95,7 +95,7 @@ func TestSignerIsConcurrent(t *testing.T) {
 		group.Go(func() {
 			for range 100 {
 				_ = s.current()
-				s.forget()
+				s.dropToken()
 				_ = s.Secrets()
 			}
 		})

@@ -93,7 +93,7 @@ func (r *report) failure() *upstream.Error {
 		word = status
 	}
 	return &upstream.Error{
-		Op: upstream.OpPoll, Code: upstream.CutWord(word), Said: true, Written: true,
+		Op: upstream.OpPoll, Code: upstream.CutWord(word), Reported: true, Written: true,
 		Message: upstream.CutMessage(cmp.Or(r.reason, "the upstream gave no reason")),
 		Final:   upstream.ProgressionOf(status) == upstream.Failed && !upstream.Unjudged(status),
 	}

@@ -255,7 +255,7 @@ func (r *Reader) tooLong(what string) error {
 
 // fill frees space and reads once. All bytes up to end must have been scanned.
 func (r *Reader) fill() {
-	r.makeRoom()
+	r.grow()
 	for range emptyReads {
 		n, err := r.src.Read(r.buf[r.end:])
 		if n < 0 || n > len(r.buf)-r.end {
@@ -273,9 +273,9 @@ func (r *Reader) fill() {
 	r.err = io.ErrNoProgress
 }
 
-// makeRoom frees space after end. It moves the current event to the front if that frees at least a
+// grow frees space after end. It moves the current event to the front if that frees at least a
 // quarter of the buffer, and otherwise to a larger buffer.
-func (r *Reader) makeRoom() {
+func (r *Reader) grow() {
 	keep := r.end - r.line
 	if r.hasData {
 		keep += r.dataTo - r.dataFrom

@@ -191,7 +191,7 @@ func TestReaderBufferStaysBounded(t *testing.T) {
 	}
 }
 
-func TestReaderBrokenStreamDropsTheEventInHand(t *testing.T) {
+func TestReaderBrokenStreamDropsTheIncompleteEvent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset")
 	src := io.MultiReader(strings.NewReader("data: a\n\ndata: {\"b\":"), iotest.ErrReader(broken))

@@ -35,7 +35,7 @@ type Case struct {
 // WantError is the expected content of a poll's error, apart from the HTTP status.
 type WantError struct {
 	Code      string `json:"code"`
-	Said      bool   `json:"said"`
+	Reported  bool   `json:"said"`
 	RequestID string `json:"request_id"`
 	// Message is not compared if it is empty.
 	Message string `json:"message"`
@@ -187,7 +187,7 @@ func (c Case) checkPoll(t *testing.T, got upstream.VideoState, err error) {
 	if diff := cmp.Diff(compact(t, unmarshal[state](t, c.Want)), compact(t, shortState(got))); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
-	if e := got.Err; e != nil && (e.Op != upstream.OpPoll || e.HTTPStatus != c.Status || !e.Said || !e.Written) {
+	if e := got.Err; e != nil && (e.Op != upstream.OpPoll || e.HTTPStatus != c.Status || !e.Reported || !e.Written) {
 		t.Errorf("the task's error = %+v", e)
 	}
 }
@@ -201,7 +201,7 @@ func (c Case) checkPollError(t *testing.T, err error) {
 	if e.Op != upstream.OpPoll || e.HTTPStatus != c.Status || e.Message == "" {
 		t.Errorf("Poll error = %+v does not fit the answer", e)
 	}
-	got := WantError{Code: e.Code, Said: e.Said, RequestID: e.RequestID}
+	got := WantError{Code: e.Code, Reported: e.Reported, RequestID: e.RequestID}
 	if c.WantError.Message != "" {
 		got.Message = e.Message
 	}

@@ -61,7 +61,7 @@ func checkFailure(t *testing.T, e *upstream.Error) {
 	if e.Message == "" || len(e.Message) > maxMessage || !utf8.ValidString(e.Message) || len(e.Code) > maxWord {
 		t.Errorf("code %q, bad message %q", e.Code, e.Message)
 	}
-	if e.Op != upstream.OpPoll || !e.Said || !e.Written {
+	if e.Op != upstream.OpPoll || !e.Reported || !e.Written {
 		t.Errorf("the task's error = %+v", e)
 	}
 }

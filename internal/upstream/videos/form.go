@@ -49,7 +49,7 @@ func (e *TooLargeError) Error() string {
 // part's header: mime/multipart treats such a form as complete, and only the request's own framing
 // can reveal that it is not.
 func FromMultipart(r *multipart.Reader, limit int64) (raw []byte, err error) {
-	f := form{limit: limit, left: limit}
+	f := form{limit: limit, remaining: limit}
 	for {
 		part, err := r.NextPart()
 		if err == io.EOF { // a wrapped io.EOF means a truncated form
@@ -65,9 +65,9 @@ func FromMultipart(r *multipart.Reader, limit int64) (raw []byte, err error) {
 }
 
 type form struct {
-	limit, left int64 // of the JSON, in bytes
-	count       int
-	members     []member
+	limit, remaining int64 // of the JSON, in bytes
+	count            int
+	members          []member
 }
 
 // member is a member of the body: a value, or an object under construction.
@@ -93,7 +93,7 @@ func (f *form) add(part *multipart.Part) error {
 	if err != nil {
 		return err
 	}
-	if f.left -= int64(len(p.field) + len(value)); f.left < 0 {
+	if f.remaining -= int64(len(p.field) + len(value)); f.remaining < 0 {
 		return &TooLargeError{Limit: f.limit}
 	}
 	return f.set(p, value)
@@ -147,7 +147,7 @@ func (f *form) text(p formPart) ([]byte, error) {
 		return nil, body.Errorf(p.field, "is not valid UTF-8")
 	}
 	// A control character takes six bytes in JSON, so check the size before quoting.
-	if size += escapes(text) + int64(len(`""`)); size > f.left {
+	if size += escapes(text) + int64(len(`""`)); size > f.remaining {
 		return nil, &TooLargeError{Limit: f.limit}
 	}
 	return jsontext.AppendQuote(make([]byte, 0, size), text)
@@ -156,7 +156,7 @@ func (f *form) text(p formPart) ([]byte, error) {
 func (f *form) readText(p formPart) ([]byte, error) {
 	content := bufio.NewReaderSize(p.content, sniffed)
 	first, _ := content.Peek(sniffed) // ReadAll will return the same error
-	longest := f.left
+	longest := f.remaining
 	if !p.mayBeLong(first) {
 		longest = min(longest, maxText)
 	}
@@ -164,7 +164,7 @@ func (f *form) readText(p formPart) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, unread(p.field, err)
-	case int64(len(text)) > f.left:
+	case int64(len(text)) > f.remaining:
 		return nil, &TooLargeError{Limit: f.limit}
 	case int64(len(text)) > longest:
 		return nil, body.Errorf(p.field, "is longer than %d bytes", longest)
@@ -187,7 +187,7 @@ func escapes(text []byte) (more int64) {
 
 // file returns {"image_url":"data:.."}, encoding the file while it is read.
 func (f *form) file(p formPart) ([]byte, error) {
-	content := bufio.NewReaderSize(io.LimitReader(p.content, f.left+1), 32<<10)
+	content := bufio.NewReaderSize(io.LimitReader(p.content, f.remaining+1), 32<<10)
 	first, _ := content.Peek(sniffed)
 	d := p.dataURL(first)
 	var out bytes.Buffer

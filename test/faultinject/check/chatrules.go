@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// said reports whether the upstream generated exactly this text in one of the chat's calls.
-func (f *facts) said(job, text string) bool {
+// generated reports whether the upstream generated exactly this text in one of the chat's calls.
+func (f *facts) generated(job, text string) bool {
 	return slices.ContainsFunc(f.posts[job], func(p Post) bool { return !p.Video && p.Accepted && p.Text == text })
 }
 
@@ -24,7 +24,7 @@ func chatReply(f *facts, broken report) (looked int) {
 		switch {
 		case !end.Replied && !end.Inline:
 			broken(id, "completed without a reply")
-		case end.Replied && !f.said(id, end.Text):
+		case end.Replied && !f.generated(id, end.Text):
 			broken(id, "its reply of %d bytes is nothing that the upstream said: %s", len(end.Text), f.nearest(id, end.Text))
 		}
 	}
@@ -121,7 +121,7 @@ func (f *facts) rebuilds(end Event, blocks pieces, broken report) {
 	switch {
 	case end.Status == "completed" && whole && end.Replied && text != end.Text:
 		broken(end.Job, "the %d blocks of attempt %d say other things than the reply: %s", count, end.Attempt, clip(text))
-	case end.Status == "completed" && whole && !f.said(end.Job, text):
+	case end.Status == "completed" && whole && !f.generated(end.Job, text):
 		broken(end.Job, "the %d blocks of attempt %d say nothing that the upstream said: %s", count, end.Attempt, f.nearest(end.Job, text))
 	case !f.began(end.Job, text):
 		broken(end.Job, "the first %d blocks of attempt %d are no beginning of what the upstream said: %s", count, end.Attempt, f.nearest(end.Job, text))

@@ -66,7 +66,7 @@ var rules = []rule{
 	{"one-job", "one request makes one job", oneJob},
 	{"refused", "what was refused with nothing accepted has no job", refusedMeansRefused},
 	{"same-key", "one request_id is one job with one body, and any other body is refused", sameKey},
-	{"told-true", "what a client is told is what the log says", toldTrue},
+	{"told-true", "what a client is told is what the log says", answersTrue},
 	{"get-forward", "a client's GET never goes back", getForward},
 	{"get-found", "a client's GET never answers 404 after acceptance", getFound},
 	{"tenants", "no tenant is told of another's job, and none can cancel it", tenants},

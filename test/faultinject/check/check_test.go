@@ -28,7 +28,7 @@ type broke struct {
 var breaks = []broke{
 	{"a message that is none", []string{"readable"}, func(h *History) { h.Unreadable = []string{"message 7"} }},
 	{"accepted and gone", []string{"one-end"}, func(h *History) {
-		h.Told = append(h.Told, Told{Time: s(0), Client: "c9", Op: OpCreate, Job: "video_gone"})
+		h.Calls = append(h.Calls, Call{Time: s(0), Client: "c9", Op: OpCreate, Job: "video_gone"})
 	}},
 	{"a second end", []string{"one-end", "terminal-stays"}, func(h *History) {
 		e := *h.log(film, 5)
@@ -57,7 +57,7 @@ var breaks = []broke{
 	{"a feed copy without an end", []string{"feed-copy"}, func(h *History) { h.FeedCopies = append(h.FeedCopies, Event{Job: "video_z", ID: "z"}) }},
 	{"a feed copy with another id", []string{"feed-copy"}, func(h *History) { h.FeedCopies[0].ID = "other" }},
 	{"a feed copy with other bytes", []string{"feed-copy"}, func(h *History) { h.FeedCopies[0].Sum = "other" }},
-	{"ended late", []string{"deadline"}, func(h *History) { h.log(film, 5).Time = s(90); h.Told[2].Asked = s(91) }},
+	{"ended late", []string{"deadline"}, func(h *History) { h.log(film, 5).Time = s(90); h.Calls[2].Asked = s(91) }},
 	{"never ended", []string{"deadline", "told-true", "followers"}, func(h *History) {
 		h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Job == film && e.terminal() })
 		h.FeedCopies = h.FeedCopies[1:]
@@ -124,26 +124,26 @@ var breaks = []broke{
 		h.Chunks = append(h.Chunks, Chunk{Job: talk, Attempt: 1, Index: 1, Blocks: []string{block("x")}})
 	}},
 	{"a reply was replaced", []string{"stored"}, func(h *History) { h.ends(talk, func(e *Event) { e.Reply.Lost = "it has another digest" }) }},
-	{"a letter's request is gone", []string{"stored"}, func(h *History) { h.Letters = []Letter{{Job: film, Data: &Object{Lost: "not found"}}} }},
+	{"a dead letter's request is gone", []string{"stored"}, func(h *History) { h.DeadLetters = []DeadLetter{{Job: film, Data: &Object{Lost: "not found"}}} }},
 	{"an upload is gone", []string{"stored"}, func(h *History) {
-		h.Letters = []Letter{{Job: film, Code: "input_lost", Upload: &Object{Lost: "not found"}}}
+		h.DeadLetters = []DeadLetter{{Job: film, Code: "input_lost", Upload: &Object{Lost: "not found"}}}
 	}},
 	{"a torn upload was taken", []string{"stored"}, func(h *History) {
-		h.Letters = []Letter{{Job: film, Code: "poisoned", Upload: &Object{Lost: "corrupt", Torn: true}}}
+		h.DeadLetters = []DeadLetter{{Job: film, Code: "poisoned", Upload: &Object{Lost: "corrupt", Torn: true}}}
 	}},
 	{"a chunk's block is gone", []string{"stored"}, func(h *History) { h.Chunks[0].Block = &Object{Lost: "not found"} }},
 	{"a copy of another file", []string{"same-file"}, func(h *History) { h.log(film, 5).Files = []Object{{Sum: "c1"}, {Sum: "c9"}} }},
 	{"the upstream is sent another request", []string{"request-body"}, func(h *History) { h.Posts[0].Input = "~other~" }},
-	{"a letter keeps another request", []string{"request-body"}, func(h *History) {
-		h.Letters = []Letter{{Job: film, Marker: "m1", Input: "~other~"}}
+	{"a dead letter keeps another request", []string{"request-body"}, func(h *History) {
+		h.DeadLetters = []DeadLetter{{Job: film, Marker: "m1", Input: "~other~"}}
 	}},
 	{"no usage", []string{"usage"}, func(h *History) { h.Usage = h.Usage[1:] }},
 	{"usage twice", []string{"usage"}, func(h *History) { h.Usage = append(h.Usage, film) }},
 	{"an inbox message without an end", []string{"inbox-ends"}, func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
+		h.Calls = append(h.Calls, Call{Client: "c9", Op: OpPublish, Ingress: "inbox", Marker: "m9"})
 	}},
 	{"an inbox message without an end, stored after a deletion", []string{"inbox-ends"}, func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(6), Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
+		h.Calls = append(h.Calls, Call{Asked: s(6), Client: "c9", Op: OpPublish, Ingress: "inbox", Marker: "m9"})
 		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(4), To: s(5), Loses: LosesRequests})
 	}},
 	{"two jobs of one request", []string{"one-job"}, func(h *History) {
@@ -151,39 +151,39 @@ var breaks = []broke{
 	}},
 	{"refused and run", []string{"refused"}, func(h *History) {
 		h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))
-		h.Told = append(h.Told, Told{Client: "c8", Op: OpCreate, Marker: "m8", Code: "queue_full"})
+		h.Calls = append(h.Calls, Call{Client: "c8", Op: OpCreate, Marker: "m8", Code: "queue_full"})
 	}},
 	{"one key is two jobs", []string{"same-key"}, func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c9", Op: OpCreate, Key: "k1", Body: "b1", Job: talk, Time: s(20)})
+		h.Calls = append(h.Calls, Call{Client: "c9", Op: OpCreate, Key: "k1", Body: "b1", Job: talk, Time: s(20)})
 	}},
 	{"one key has two bodies", []string{"same-key"}, func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c9", Op: OpCreate, Key: "k1", Body: "other", Job: film, Time: s(20)})
+		h.Calls = append(h.Calls, Call{Client: "c9", Op: OpCreate, Key: "k1", Body: "other", Job: film, Time: s(20)})
 	}},
 	{"a key is called reused", []string{"same-key"}, func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c9", Op: OpCreate, Key: "k1", Body: "b1", Code: "idempotency_key_reused"})
+		h.Calls = append(h.Calls, Call{Client: "c9", Op: OpCreate, Key: "k1", Body: "b1", Code: "idempotency_key_reused"})
 	}},
-	{"told another status", []string{"told-true"}, func(h *History) { h.Told[1].Status = "in_progress" }},
-	{"told a version that is none", []string{"told-true"}, func(h *History) { h.Told[2].Version = 9 }},
+	{"told another status", []string{"told-true"}, func(h *History) { h.Calls[1].Status = "in_progress" }},
+	{"told a version that is none", []string{"told-true"}, func(h *History) { h.Calls[2].Version = 9 }},
 	{"a GET goes back", []string{"get-forward"}, func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c1", Op: OpGet, Job: film, Status: "queued", Version: 3})
+		h.Calls = append(h.Calls, Call{Asked: s(6), Time: s(7), Client: "c1", Op: OpGet, Job: film, Status: "queued", Version: 3})
 	}},
 	{"not found", []string{"get-found"}, func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c1", Op: OpGet, Job: film, Code: "task_not_found", HTTP: 404})
+		h.Calls = append(h.Calls, Call{Asked: s(6), Time: s(7), Client: "c1", Op: OpGet, Job: film, Code: "task_not_found", HTTP: 404})
 	}},
 	{"a tenant reads another's job", []string{"tenants"}, func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Status: "completed"})
+		h.Calls = append(h.Calls, Call{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Status: "completed"})
 	}},
 	{"a tenant learns that there is another's job", []string{"tenants"}, func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "invalid_api_key", HTTP: 401})
+		h.Calls = append(h.Calls, Call{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "invalid_api_key", HTTP: 401})
 	}},
 	{"a tenant is given another's job for its key", []string{"tenants"}, func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpCreate, Key: "k1", Body: "b1", Job: film, Status: "completed"})
+		h.Calls = append(h.Calls, Call{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpCreate, Key: "k1", Body: "b1", Job: film, Status: "completed"})
 	}},
 	{"a client is told of a bug", []string{"answers"}, func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c1", Op: OpGet, Job: film, Code: "internal", HTTP: 500})
+		h.Calls = append(h.Calls, Call{Client: "c1", Op: OpGet, Job: film, Code: "internal", HTTP: 500})
 	}},
 	{"a client is given another reply", []string{"answers"}, func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c9", Op: OpChat, Job: talk, Whole: true, Text: "a", Time: s(30)})
+		h.Calls = append(h.Calls, Call{Client: "c9", Op: OpChat, Job: talk, Whole: true, Text: "a", Time: s(30)})
 	}},
 	{"a follower misses a version", []string{"followers"}, func(h *History) {
 		h.Followed[0].Items = slices.Delete(h.Followed[0].Items, 2, 3)
@@ -192,7 +192,7 @@ var breaks = []broke{
 	{"a follower is let go too early", []string{"followers"}, func(h *History) { h.Followed[0].Items = h.Followed[0].Items[:4] }},
 	{"a follower is never shown the end", []string{"followers"}, func(h *History) {
 		w := &h.Followed[0]
-		w.Items, w.Ended, w.Left = w.Items[:4], false, s(60)
+		w.Items, w.Ended, w.FinishedAt = w.Items[:4], false, s(60)
 	}},
 	{"a follower misses a block", []string{"followers"}, func(h *History) {
 		item := &h.Followed[1].Items[2]
@@ -206,7 +206,7 @@ var breaks = []broke{
 // resubmit turns the video into one that was first refused with this status.
 func (h *History) resubmit(status int) {
 	h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Job == film })
-	h.FeedCopies, h.Followed, h.Told = h.FeedCopies[1:], h.Followed[1:], h.Told[3:]
+	h.FeedCopies, h.Followed, h.Calls = h.FeedCopies[1:], h.Followed[1:], h.Calls[3:]
 	base := Event{Job: film, Route: "video", Writer: "one", Marker: "m1", QueueDeadline: s(60)}
 	h.append(base, "queued", "queued", s(0))
 	base.Attempt, base.FirstSubmit, base.Deadline, base.SubmitUntil = 1, s(1), s(61), s(3)
@@ -263,13 +263,13 @@ var faultExcuses = []excuse{
 	}},
 	{"poisoned by very many kills", func(h *History) {
 		h.fail(film, "poisoned")
-		for i := range mostDeliveries + 1 {
+		for i := range maxDeliveries + 1 {
 			h.Faults = append(h.Faults, Fault{Kind: FaultKill, From: s(2.1 + 0.1*float64(i)), To: s(2.15 + 0.1*float64(i))})
 		}
 	}},
 	{"late because the broker was away", func(h *History) {
 		h.log(film, 5).Time = s(90)
-		h.Told[2].Asked = s(91)
+		h.Calls[2].Asked = s(91)
 		h.Faults = append(h.Faults, Fault{Kind: FaultIsolate, From: s(50), To: s(85), Broker: true})
 	}},
 	{"a block that was lost with the broker", func(h *History) {
@@ -285,7 +285,7 @@ var faultExcuses = []excuse{
 		h.Posts = append(h.Posts, refused, refused, refused)
 	}},
 	{"a tenant does not find another's job", func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "task_not_found", HTTP: 404})
+		h.Calls = append(h.Calls, Call{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "task_not_found", HTTP: 404})
 	}},
 	{"a follower was told of a gap", func(h *History) {
 		w := &h.Followed[1]
@@ -293,20 +293,20 @@ var faultExcuses = []excuse{
 	}},
 	{"a follower that had no time", func(h *History) {
 		w := &h.Followed[0]
-		w.Items, w.Ended, w.Left = w.Items[:4], false, s(10)
+		w.Items, w.Ended, w.FinishedAt = w.Items[:4], false, s(10)
 	}},
 	{"a follower whose place was gone", func(h *History) {
 		h.Followed[0].Items = []Item{h.Followed[0].Items[0], {Expired: true}, h.Followed[0].Items[4]}
 	}},
 	{"a key with another body is refused", func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c9", Op: OpCreate, Key: "k1", Body: "other", Code: "idempotency_key_reused"})
+		h.Calls = append(h.Calls, Call{Client: "c9", Op: OpCreate, Key: "k1", Body: "other", Code: "idempotency_key_reused"})
 	}},
 	{"an inbox message that became a dead letter", func(h *History) {
-		h.Told = append(h.Told, Told{Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
-		h.Letters = append(h.Letters, Letter{Code: "invalid_request", Marker: "m9"})
+		h.Calls = append(h.Calls, Call{Client: "c9", Op: OpPublish, Ingress: "inbox", Marker: "m9"})
+		h.DeadLetters = append(h.DeadLetters, DeadLetter{Code: "invalid_request", Marker: "m9"})
 	}},
 	{"an inbox message that was deleted", func(h *History) {
-		h.Told = append(h.Told, Told{Asked: s(3), Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
+		h.Calls = append(h.Calls, Call{Asked: s(3), Client: "c9", Op: OpPublish, Ingress: "inbox", Marker: "m9"})
 		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(4), To: s(5), Loses: LosesRequests})
 	}},
 	{"a job whose item was deleted", func(h *History) {
@@ -316,11 +316,11 @@ var faultExcuses = []excuse{
 	{"a replica whose clock was ahead", func(h *History) { h.wrongClock(film, 49*time.Hour) }},
 	{"a replica whose clock was behind", func(h *History) { h.wrongClock(film, -20*time.Second) }},
 	{"a torn upload was refused", func(h *History) {
-		h.Letters = []Letter{{Job: "video_z", Code: "input_lost", Upload: &Object{Lost: "corrupt", Torn: true}}}
+		h.DeadLetters = []DeadLetter{{Job: "video_z", Code: "input_lost", Upload: &Object{Lost: "corrupt", Torn: true}}}
 	}},
 	{"nobody knows whether it was accepted", func(h *History) {
 		h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))
-		h.Told = append(h.Told, Told{Client: "c8", Op: OpCreate, Marker: "m8", Lost: "reset"})
+		h.Calls = append(h.Calls, Call{Client: "c8", Op: OpCreate, Marker: "m8", Lost: "reset"})
 	}},
 }
 
@@ -360,16 +360,16 @@ func TestFaultsExcuse(t *testing.T) {
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	h := good()
-	h.Told = append(h.Told,
-		Told{Asked: s(20), Time: s(21), Client: "c3", Series: "s", Op: OpGet, Way: "http", Lost: "reset"},
-		Told{Asked: s(22), Time: s(23), Client: "c3", Series: "s", Op: OpGet, Way: "http", Code: "broker_unavailable"},
-		Told{Asked: s(24), Time: s(25), Client: "c3", Series: "s", Op: OpGet, Way: "http"},
-		Told{Asked: s(26), Time: s(27), Client: "c3", Series: "s", Op: OpGet, Way: "http", Lost: "reset"},
+	h.Calls = append(h.Calls,
+		Call{Asked: s(20), Time: s(21), Client: "c3", Series: "s", Op: OpGet, Ingress: "http", Lost: "reset"},
+		Call{Asked: s(22), Time: s(23), Client: "c3", Series: "s", Op: OpGet, Ingress: "http", Code: "broker_unavailable"},
+		Call{Asked: s(24), Time: s(25), Client: "c3", Series: "s", Op: OpGet, Ingress: "http"},
+		Call{Asked: s(26), Time: s(27), Client: "c3", Series: "s", Op: OpGet, Ingress: "http", Lost: "reset"},
 	)
-	h.Told = append(h.Told,
-		Told{Asked: s(20), Heard: s(21), Time: s(30), Client: "c4", Series: "s", Op: OpGet, Way: "sse", Lost: "reset"},
-		Told{Asked: s(31), Time: s(32), Client: "c4", Series: "s", Op: OpGet, Way: "sse", Code: "shutting_down"},
-		Told{Asked: s(33), Heard: s(34), Time: s(60), Client: "c4", Series: "s", Op: OpGet, Way: "sse"},
+	h.Calls = append(h.Calls,
+		Call{Asked: s(20), AnswerBegan: s(21), Time: s(30), Client: "c4", Series: "s", Op: OpGet, Ingress: "sse", Lost: "reset"},
+		Call{Asked: s(31), Time: s(32), Client: "c4", Series: "s", Op: OpGet, Ingress: "sse", Code: "shutting_down"},
+		Call{Asked: s(33), AnswerBegan: s(34), Time: s(60), Client: "c4", Series: "s", Op: OpGet, Ingress: "sse"},
 	)
 	h.log(film, 5).Writer = "two"
 	h.catchingUp(20)

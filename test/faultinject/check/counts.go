@@ -23,8 +23,8 @@ type Counts struct {
 	Takeovers int `json:"takeovers"`
 	// Unknown counts the unknown outcomes by explanation.
 	Unknown map[string]int `json:"unknown"`
-	// Letters counts the dead letters by code.
-	Letters map[string]int `json:"letters"`
+	// DeadLetters counts the dead letters by code.
+	DeadLetters map[string]int `json:"letters"`
 	// Asked counts the clients' requests by operation. Errors counts the failed ones by error.
 	Asked  map[string]int `json:"asked"`
 	Errors map[string]int `json:"errors"`
@@ -63,7 +63,7 @@ type Trouble struct {
 func count(f *facts) Counts {
 	c := Counts{
 		Jobs: map[string]map[string]int{}, Inline: map[string]int{}, Posts: map[string]map[string]int{}, Paid: len(f.Paid),
-		Accepted: map[string]int{}, Stormy: map[string]int{}, Unknown: map[string]int{}, Letters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
+		Accepted: map[string]int{}, Stormy: map[string]int{}, Unknown: map[string]int{}, DeadLetters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
 		Unlisted: map[string]int{},
 	}
 	c.jobs(f)
@@ -74,8 +74,8 @@ func count(f *facts) Counts {
 		}
 		add(c.Posts, op, p.Fault)
 	}
-	for _, l := range f.Letters {
-		c.Letters[l.Code]++
+	for _, l := range f.DeadLetters {
+		c.DeadLetters[l.Code]++
 	}
 	for _, w := range f.Followed {
 		c.Followers++
@@ -83,8 +83,8 @@ func count(f *facts) Counts {
 	}
 	c.asked(f)
 	c.listed(f)
-	for _, told := range group(f.Told, func(t Told) string { return t.Key }) {
-		c.Attaches += attaches(told)
+	for _, calls := range group(f.Calls, func(t Call) string { return t.Key }) {
+		c.Attaches += attaches(calls)
 	}
 	return c
 }
@@ -98,9 +98,9 @@ func add(m map[string]map[string]int, a, b string) {
 
 func (c *Counts) jobs(f *facts) {
 	ways := map[string]string{}
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		if t.Marker != "" && ways[t.Marker] == "" {
-			ways[t.Marker] = t.Way
+			ways[t.Marker] = t.Ingress
 		}
 	}
 	calm := f.calm()
@@ -139,9 +139,9 @@ func (f *facts) calm() time.Time {
 }
 
 // attaches counts requests with a request_id whose answer names a job that an earlier answer named.
-func attaches(told []Told) int {
+func attaches(calls []Call) int {
 	n, known := 0, map[string]bool{}
-	for _, t := range told {
+	for _, t := range calls {
 		if t.Key == "" || t.Job == "" || !t.Good() {
 			continue
 		}
@@ -188,14 +188,14 @@ func takeovers(log []Event) int {
 }
 
 func (c *Counts) asked(f *facts) {
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		c.Asked[string(t.Op)]++
 		if !t.Good() && t.Op != OpPeek {
 			c.Errors[complaint(t.Lost, t.Code)]++
 		}
 	}
-	for _, series := range group(f.Told, func(t Told) string { return t.Client + "\x00" + t.Series }) {
-		by, worst := string(series[0].Op)+" by "+series[0].Way, longest(series)
+	for _, series := range group(f.Calls, func(t Call) string { return t.Client + "\x00" + t.Series }) {
+		by, worst := string(series[0].Op)+" by "+series[0].Ingress, longest(series)
 		if series[0].Op != OpPeek && worst.Errors > 0 && worst.Lasted > c.Trouble[by].Lasted {
 			c.Trouble[by] = worst
 		}
@@ -228,13 +228,13 @@ func complaint(lost, code string) string {
 // Other codes are regular answers.
 var troubles = []string{"acceptance_unknown", "internal", "slow_reader", "task_not_found", "chat_not_found"}
 
-func (t Told) trouble() bool {
+func (t Call) trouble() bool {
 	return t.Lost != "" || t.Passing() || slices.Contains(troubles, t.Code)
 }
 
 // longest returns the longest series of errors. A series ends when an answer begins. If that answer
 // breaks off, it also begins the next series.
-func longest(series []Told) Trouble {
+func longest(series []Call) Trouble {
 	var worst, now Trouble
 	keep := func(until time.Time, granted bool) {
 		now.Lasted, now.Granted = until.Sub(now.From), granted
@@ -243,7 +243,7 @@ func longest(series []Told) Trouble {
 		}
 	}
 	for _, t := range series {
-		if began := t.heard(); !began.IsZero() {
+		if began := t.answeredAt(); !began.IsZero() {
 			keep(began, true)
 			now = Trouble{}
 		}
@@ -252,7 +252,7 @@ func longest(series []Told) Trouble {
 		}
 		if now.Errors == 0 {
 			now = Trouble{From: t.Asked, Op: t.Op}
-			if !t.Heard.IsZero() {
+			if !t.AnswerBegan.IsZero() {
 				now.From = t.Time
 			}
 		}
@@ -262,10 +262,10 @@ func longest(series []Told) Trouble {
 	return worst
 }
 
-// heard returns when an answer began, or the zero time if none did.
-func (t Told) heard() time.Time {
-	if t.Heard.IsZero() && !t.trouble() {
+// answeredAt returns when an answer began, or the zero time if none did.
+func (t Call) answeredAt() time.Time {
+	if t.AnswerBegan.IsZero() && !t.trouble() {
 		return t.Time
 	}
-	return t.Heard
+	return t.AnswerBegan
 }

@@ -80,8 +80,8 @@ func expires(f *facts, broken report) (looked int) {
 // strange lists codes of ends that no injected fault can cause.
 var strange = []string{"", "internal", "log_lost", "input_lost", "upstream_removed", "orphaned_submission"}
 
-// mostDeliveries is how often a job may be delivered without progress before it is poisoned.
-const mostDeliveries = 10
+// maxDeliveries is how often a job may be delivered without progress before it is poisoned.
+const maxDeliveries = 10
 
 func strangeEnds(f *facts, broken report) (looked int) {
 	for id := range f.queued {
@@ -93,11 +93,11 @@ func strangeEnds(f *facts, broken report) (looked int) {
 		switch {
 		case slices.Contains(strange, end.Code):
 			broken(id, "ended %s with the code %q after version %d", end.Status, end.Code, end.Version-1)
-		case end.Code == "poisoned" && f.faultsSince(end) <= mostDeliveries:
+		case end.Code == "poisoned" && f.faultsSince(end) <= maxDeliveries:
 			broken(id, "called poisoned after version %d, and since then there were only %d faults", end.Version-1, f.faultsSince(end))
 		case end.Code == "not_enqueued" && !f.lost(LosesItems, f.logs[id][0].Stored): // soak clients do not erase jobs
 			broken(id, "ended as not_enqueued, and no work item was deleted")
-		case end.Status == "cancelled" && !slices.ContainsFunc(f.told[id], func(t Told) bool { return t.Op == OpCancel }):
+		case end.Status == "cancelled" && !slices.ContainsFunc(f.calls[id], func(t Call) bool { return t.Op == OpCancel }):
 			broken(id, "cancelled, and nobody asked for it")
 		}
 	}

@@ -8,9 +8,9 @@ import (
 // History is everything known about a run. All times are from one machine.
 type History struct {
 	Config Config `json:"config"`
-	// Told holds the clients' requests and answers. The entries of one client are in the order of
+	// Calls holds the clients' requests and answers. The entries of one client are in the order of
 	// its requests.
-	Told []Told `json:"told"`
+	Calls []Call `json:"told"`
 	// Followed holds the observations of each follower.
 	Followed []Followed `json:"followed"`
 	// Lists holds the requested pages of video tasks. Final holds the whole list of each replica
@@ -20,9 +20,9 @@ type History struct {
 	// Events is the task log and FeedCopies is the feed of finished jobs, both in stream order.
 	Events     []Event `json:"events"`
 	FeedCopies []Event `json:"feed_copies"`
-	// Letters holds the dead letters. Chunks holds the chunks that are still stored.
-	Letters []Letter `json:"letters"`
-	Chunks  []Chunk  `json:"chunks"`
+	// DeadLetters holds the dead letters. Chunks holds the chunks that are still stored.
+	DeadLetters []DeadLetter `json:"letters"`
+	Chunks      []Chunk      `json:"chunks"`
 	// Unreadable describes the stored messages that could not be read.
 	Unreadable []string `json:"unreadable,omitempty"`
 	// Posts holds the POSTs on the wire at the upstreams in order of arrival. Paid holds the video
@@ -76,13 +76,13 @@ const (
 	OpPeek Op = "peek"
 )
 
-// Told is one request of a client and its answer.
-type Told struct {
+// Call is one request of a client and its answer.
+type Call struct {
 	Asked time.Time `json:"asked"`
 	Time  time.Time `json:"time"`
-	// Heard is when a long answer began, even if it broke off later. If it is zero, the answer
-	// began at Time or there was none.
-	Heard time.Time `json:"heard,omitzero"`
+	// AnswerBegan is when a long answer began, even if it broke off later. If it is zero, the
+	// answer began at Time or there was none.
+	AnswerBegan time.Time `json:"heard,omitzero"`
 	// Client makes one request at a time. Series identifies one wish of the client, with all
 	// retries until it was granted or abandoned.
 	Client string `json:"client"`
@@ -90,8 +90,8 @@ type Told struct {
 	Op     Op     `json:"op"`
 	// Tenant is the tenant of the request.
 	Tenant string `json:"tenant,omitzero"`
-	// Way is the ingress: inbox, call, grpc or http.
-	Way string `json:"way"`
+	// Ingress is inbox, call, grpc or http.
+	Ingress string `json:"way"`
 	// Target is the replica that received the request, if the client chose one.
 	Target string `json:"target,omitzero"`
 	// Key is the request_id, Marker is the marker in the prompt, and Body is a fingerprint of the
@@ -120,7 +120,7 @@ type Told struct {
 }
 
 // Good reports whether the request succeeded.
-func (t Told) Good() bool { return t.Lost == "" && t.Code == "" }
+func (t Call) Good() bool { return t.Lost == "" && t.Code == "" }
 
 // passing lists the codes after which the same request may succeed later.
 var passing = []string{
@@ -129,21 +129,21 @@ var passing = []string{
 }
 
 // Passing reports whether the same request may succeed later.
-func (t Told) Passing() bool { return slices.Contains(passing, t.Code) }
+func (t Call) Passing() bool { return slices.Contains(passing, t.Code) }
 
 // Followed is the history of one follower over all its connections.
 type Followed struct {
-	Client string `json:"client"`
-	Way    string `json:"way"`
-	Job    string `json:"job"`
+	Client  string `json:"client"`
+	Ingress string `json:"way"`
+	Job     string `json:"job"`
 	// Items lists what the follower saw, in order.
 	Items []Item `json:"items"`
 	// Connections counts the follower's connections. Ended is true if the last one ended as a watch
 	// does after the terminal event.
 	Connections int  `json:"connections"`
 	Ended       bool `json:"ended"`
-	// Left is when the follower gave up or finished.
-	Left time.Time `json:"left"`
+	// FinishedAt is when the follower gave up or finished.
+	FinishedAt time.Time `json:"left"`
 }
 
 // Item is something that a follower saw. It is an event (Version is not 0), a chunk, a gap, or the
@@ -165,14 +165,14 @@ type Listed struct {
 	Asked  time.Time `json:"asked"`
 	Time   time.Time `json:"time"`
 	Tenant string    `json:"tenant,omitzero"`
-	// Way is the ingress, grpc or http. A whole list uses both.
-	Way    string `json:"way,omitzero"`
-	Target string `json:"target"`
+	// Ingress is grpc or http. A whole list uses both.
+	Ingress string `json:"way,omitzero"`
+	Target  string `json:"target"`
 	// Paged is true if a page token was sent, so this is not the first page.
 	Paged bool `json:"paged,omitzero"`
 	// Jobs are the job IDs of one page, or of all pages of a whole list.
 	Jobs []string `json:"jobs,omitempty"`
-	// Code, HTTP and Lost are as in Told. In a whole list, they are from the answer after which the
+	// Code, HTTP and Lost are as in Call. In a whole list, they are from the answer after which the
 	// client gave up.
 	Code string `json:"code,omitzero"`
 	HTTP int    `json:"http,omitzero"`
@@ -239,8 +239,8 @@ type Object struct {
 	Torn bool `json:"torn,omitzero"`
 }
 
-// Letter is a dead letter.
-type Letter struct {
+// DeadLetter is a dead letter.
+type DeadLetter struct {
 	Seq        uint64 `json:"seq"`
 	Job        string `json:"job,omitzero"`
 	Code       string `json:"code"`

@@ -11,27 +11,27 @@ import (
 // facts is a history, indexed by job.
 type facts struct {
 	*History
-	ids        []string // jobs known from the log or from a client, sorted
-	logs       map[string][]Event
-	feedCopies map[string][]Event
-	posts      map[string][]Post
-	letters    map[string][]Letter
-	chunks     map[string][]Chunk
-	accepted   map[string]Told // first acceptance received by a client
-	told       map[string][]Told
-	paid       map[string]Post // by upstream ID
-	writers    writers
+	ids         []string // jobs known from the log or from a client, sorted
+	logs        map[string][]Event
+	feedCopies  map[string][]Event
+	posts       map[string][]Post
+	deadLetters map[string][]DeadLetter
+	chunks      map[string][]Chunk
+	accepted    map[string]Call // first acceptance received by a client
+	calls       map[string][]Call
+	paid        map[string]Post // by upstream ID
+	writers     writers
 }
 
 func index(h *History) *facts {
 	f := &facts{
 		History: h,
 		logs:    h.righted(group(h.Events, func(e Event) string { return e.Job })), feedCopies: group(h.FeedCopies, func(e Event) string { return e.Job }),
-		posts: group(h.Posts, func(p Post) string { return p.Key }), letters: group(h.Letters, func(l Letter) string { return l.Job }),
-		chunks: group(h.Chunks, func(c Chunk) string { return c.Job }), told: group(h.Told, func(t Told) string { return t.Job }),
-		accepted: map[string]Told{}, paid: map[string]Post{},
+		posts: group(h.Posts, func(p Post) string { return p.Key }), deadLetters: group(h.DeadLetters, func(l DeadLetter) string { return l.Job }),
+		chunks: group(h.Chunks, func(c Chunk) string { return c.Job }), calls: group(h.Calls, func(t Call) string { return t.Job }),
+		accepted: map[string]Call{}, paid: map[string]Post{},
 	}
-	for _, t := range h.Told {
+	for _, t := range h.Calls {
 		if t.accepts() && (f.accepted[t.Job].Job == "" || t.Time.Before(f.accepted[t.Job].Time)) {
 			f.accepted[t.Job] = t
 		}
@@ -44,7 +44,7 @@ func index(h *History) *facts {
 	f.writers = f.writersOf()
 	ids := maps.Clone(f.accepted)
 	for id := range f.logs {
-		ids[id] = Told{}
+		ids[id] = Call{}
 	}
 	f.ids = slices.Sorted(maps.Keys(ids))
 	return f
@@ -60,7 +60,7 @@ func group[T any](all []T, by func(T) string) map[string][]T {
 
 // accepts reports whether the answer reports an accepted queued job. The answer for a failed chat
 // also names a job.
-func (t Told) accepts() bool {
+func (t Call) accepts() bool {
 	return t.Job != "" && t.Lost == "" && (t.Op == OpCreate && t.Code == "" || t.Op == OpChat && t.Code == "")
 }
 

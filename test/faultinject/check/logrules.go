@@ -5,7 +5,7 @@ func readable(f *facts, broken report) (looked int) {
 	for _, why := range f.Unreadable {
 		broken("", "%s", why)
 	}
-	return len(f.Events) + len(f.FeedCopies) + len(f.Letters) + len(f.Chunks) + len(f.Unreadable)
+	return len(f.Events) + len(f.FeedCopies) + len(f.DeadLetters) + len(f.Chunks) + len(f.Unreadable)
 }
 
 // oneEnd checks that every accepted job has a log and that no job has two ends. The rule deadline
@@ -13,7 +13,7 @@ func readable(f *facts, broken report) (looked int) {
 func oneEnd(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.accepted) {
 		if t := f.accepted[id]; len(f.logs[id]) == 0 {
-			broken(id, "accepted at %s (%s), and has no event", clock(t.Time), t.Way)
+			broken(id, "accepted at %s (%s), and has no event", clock(t.Time), t.Ingress)
 		}
 	}
 	for _, id := range sortedBy(f.logs) {

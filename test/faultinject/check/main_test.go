@@ -37,8 +37,8 @@ func good() *History {
 	h.chat()
 	h.Usage = []string{film, talk}
 	h.Lists = []Listed{
-		{Asked: s(2), Time: s(2.1), Target: "0", Way: "http", HTTP: 200, Jobs: []string{film}},
-		{Asked: s(3), Time: s(3.1), Target: "1", Way: "grpc", Paged: true},
+		{Asked: s(2), Time: s(2.1), Target: "0", Ingress: "http", HTTP: 200, Jobs: []string{film}},
+		{Asked: s(3), Time: s(3.1), Target: "1", Ingress: "grpc", Paged: true},
 	}
 	return h
 }
@@ -60,10 +60,10 @@ func (h *History) video() {
 		Time: s(1.1), Ended: s(1.15), Replica: "0", Video: true, Path: "/v1/video/generations", Key: film, Marker: "m1", Status: 200, TaskID: "task_1", Accepted: true, Answered: true, Input: "~long~",
 	})
 	h.Paid = append(h.Paid, Paid{ID: "task_1", Key: film, Marker: "m1", Time: s(1.12)})
-	h.Told = append(h.Told,
-		Told{Asked: s(-0.1), Time: s(0.1), Client: "c1", Series: "create", Op: OpCreate, Way: "http", Key: "k1", Marker: "m1", Body: "b1", Input: "~long~", Job: film, Status: "queued", Version: 1},
-		Told{Asked: s(1.5), Time: s(1.6), Client: "c1", Series: "get", Op: OpGet, Way: "grpc", Job: film, Status: "queued", Version: 3},
-		Told{Asked: s(5), Time: s(5.1), Client: "c1", Series: "get", Op: OpGet, Way: "http", Job: film, Status: "completed"},
+	h.Calls = append(h.Calls,
+		Call{Asked: s(-0.1), Time: s(0.1), Client: "c1", Series: "create", Op: OpCreate, Ingress: "http", Key: "k1", Marker: "m1", Body: "b1", Input: "~long~", Job: film, Status: "queued", Version: 1},
+		Call{Asked: s(1.5), Time: s(1.6), Client: "c1", Series: "get", Op: OpGet, Ingress: "grpc", Job: film, Status: "queued", Version: 3},
+		Call{Asked: s(5), Time: s(5.1), Client: "c1", Series: "get", Op: OpGet, Ingress: "http", Job: film, Status: "completed"},
 	)
 	h.follow("c1", film)
 }
@@ -77,7 +77,7 @@ func (h *History) chat() {
 	begun.ChunkCount, begun.Text, begun.Replied, begun.Reply = 3, "ab", true, &Object{Name: talk + "-reply", Size: 2, Sum: "c2"}
 	h.append(begun, "completed", "completed", s(12))
 	h.Posts = append(h.Posts, Post{Time: s(11.1), Ended: s(11.9), Path: "/v1/chat/completions", Key: talk, Marker: "m2", Status: 200, Accepted: true, Answered: true, Text: "ab"})
-	h.Told = append(h.Told, Told{Asked: s(9.9), Time: s(10.1), Client: "c2", Series: "create", Op: OpPublish, Way: "inbox", Marker: "m2", Body: "b2"})
+	h.Calls = append(h.Calls, Call{Asked: s(9.9), Time: s(10.1), Client: "c2", Series: "create", Op: OpPublish, Ingress: "inbox", Marker: "m2", Body: "b2"})
 	h.Chunks = append(h.Chunks, Chunk{Seq: 1, Job: talk, Attempt: 1, Blocks: []string{block("a"), block("b")}}, Chunk{Seq: 2, Job: talk, Attempt: 1, Index: 2, Blocks: []string{`{"choices":[]}`}})
 	h.follow("c2", talk)
 	w := &h.Followed[len(h.Followed)-1]
@@ -113,7 +113,7 @@ func (h *History) append(e Event, status, phase string, at time.Time) {
 }
 
 func (h *History) follow(client, job string) {
-	w := Followed{Client: client, Way: "sse", Job: job, Connections: 1, Ended: true}
+	w := Followed{Client: client, Ingress: "sse", Job: job, Connections: 1, Ended: true}
 	for _, e := range h.Events {
 		if e.Job == job {
 			w.Items = append(w.Items, Item{ID: e.ID, Version: e.Version, Status: e.Status})
@@ -135,9 +135,9 @@ func (h *History) log(job string, version uint64) *Event {
 // fail makes the end of a job a failure in the log, in the feed, for clients and for followers.
 func (h *History) fail(job, code string) {
 	h.ends(job, func(e *Event) { e.Status, e.Phase, e.Code, e.Text, e.Replied = "failed", "failed", code, "", false })
-	for i := range h.Told {
-		if h.Told[i].Job == job && terminal(h.Told[i].Status) {
-			h.Told[i].Status = "failed"
+	for i := range h.Calls {
+		if h.Calls[i].Job == job && terminal(h.Calls[i].Status) {
+			h.Calls[i].Status = "failed"
 		}
 	}
 	for _, w := range h.Followed {

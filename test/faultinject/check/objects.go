@@ -55,13 +55,13 @@ func (h *History) ReadObjects(read func(Object) ([]byte, error)) {
 			h.Chunks[i].Blocks = []string{brief.Of(string(data))}
 		}
 	}
-	h.ReadLetters(read)
+	h.ReadDeadLetters(read)
 }
 
-// ReadLetters is like ReadObjects but reads only the objects of dead letters.
-func (h *History) ReadLetters(read func(Object) ([]byte, error)) {
-	for i := range h.Letters {
-		l := &h.Letters[i]
+// ReadDeadLetters is like ReadObjects but reads only the objects of dead letters.
+func (h *History) ReadDeadLetters(read func(Object) ([]byte, error)) {
+	for i := range h.DeadLetters {
+		l := &h.DeadLetters[i]
 		if data, ok := l.Data.read(read); ok {
 			l.Marker = cmp.Or(l.Marker, MarkOf(data))
 			l.Input = brief.Longest(string(data))

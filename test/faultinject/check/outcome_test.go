@@ -19,7 +19,7 @@ var outcomeBreaks = []broke{
 		h.spoil("reset_accepted")
 		h.fail(film, "upstream_failed")
 	}},
-	{"a paid id is lost, and its job is cancelled without a letter", []string{"paid-recorded"}, func(h *History) {
+	{"a paid id is lost, and its job is cancelled without a dead letter", []string{"paid-recorded"}, func(h *History) {
 		h.unpaid()
 		h.spoil("reset_accepted")
 		h.cancel()
@@ -125,7 +125,7 @@ var outcomeExcuses = []excuse{
 	{"unknown while its writer was stopped, whose id an orphan keeps", func(h *History) {
 		h.forget()
 		h.Faults = append(h.Faults, Fault{Kind: FaultStop, Target: "0", From: s(1.12), To: s(20)})
-		h.Letters = append(h.Letters, Letter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
+		h.DeadLetters = append(h.DeadLetters, DeadLetter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
 	}},
 	{"unknown by a kill before its POST, of a writer of whom no POST is known", func(h *History) {
 		h.forget()
@@ -136,7 +136,7 @@ var outcomeExcuses = []excuse{
 		h.unpaid()
 		h.spoil("reset_accepted")
 		h.fail(film, "upstream_failed")
-		h.Letters = append(h.Letters, Letter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
+		h.DeadLetters = append(h.DeadLetters, DeadLetter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
 	}},
 	{"an id that was killed with its reader", func(h *History) {
 		h.forget()
@@ -152,7 +152,7 @@ var outcomeExcuses = []excuse{
 		h.unpaid()
 		h.spoil("reset_accepted")
 		h.cancel()
-		h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
+		h.DeadLetters = append(h.DeadLetters, DeadLetter{Job: film, Code: codeUnknown})
 	}},
 	{"an id that nobody was told of, cancelled after the work items were deleted", func(h *History) {
 		h.unpaid()
@@ -183,7 +183,7 @@ func (h *History) unpaid() {
 // doubtful ends the video with an unknown outcome and a dead letter.
 func (h *History) doubtful() {
 	h.fail(film, codeUnknown)
-	h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
+	h.DeadLetters = append(h.DeadLetters, DeadLetter{Job: film, Code: codeUnknown})
 }
 
 // forget ends the video with an unknown outcome and without an upstream ID.
@@ -203,10 +203,10 @@ func (h *History) killed() {
 func (h *History) cancel() {
 	h.fail(film, "cancelled")
 	h.ends(film, func(e *Event) { e.Status, e.Phase = "cancelled", "cancelled" })
-	h.Told = append(h.Told, Told{Asked: s(3.5), Time: s(3.6), Client: "c9", Op: OpCancel, Job: film})
-	for i := range h.Told {
-		if h.Told[i].Status == "failed" {
-			h.Told[i].Status = "cancelled"
+	h.Calls = append(h.Calls, Call{Asked: s(3.5), Time: s(3.6), Client: "c9", Op: OpCancel, Job: film})
+	for i := range h.Calls {
+		if h.Calls[i].Status == "failed" {
+			h.Calls[i].Status = "cancelled"
 		}
 	}
 	items := h.Followed[0].Items

@@ -18,7 +18,7 @@ func paidRecorded(f *facts, broken report) (looked int) {
 	for _, e := range f.Events {
 		recorded[e.UpstreamID] = true
 	}
-	for _, l := range f.Letters {
+	for _, l := range f.DeadLetters {
 		recorded[l.UpstreamID] = true
 	}
 	for _, paid := range f.Paid {
@@ -27,27 +27,28 @@ func paidRecorded(f *facts, broken report) (looked int) {
 			continue
 		}
 		post := f.paid[paid.ID]
-		if end, _ := f.end(paid.Key); end.Code != codeUnknown && !f.keptLetter(end) {
+		if end, _ := f.end(paid.Key); end.Code != codeUnknown && !f.keptDeadLetter(end) {
 			broken(paid.Key, "the upstream has %s (%q), which is recorded nowhere, and the job ended %q", paid.ID, post.Fault, endOf(end))
 		}
-		if post.Answered && !f.forgotten(post) {
+		if post.Answered && !f.answerUnrecorded(post) {
 			broken(paid.Key, "the upstream answered %s at %s, and neither the log nor an orphaned submission has it", paid.ID, clock(post.Ended))
 		}
 	}
 	return looked
 }
 
-// keptLetter reports whether a cancelled job has the dead letter which reports that the upstream
-// may have its task. After a deletion of work items, there may have been no replica to store it.
-func (f *facts) keptLetter(end Event) bool {
+// keptDeadLetter reports whether a cancelled job has the dead letter which reports that the
+// upstream may have its task. After a deletion of work items, there may have been no replica to
+// store it.
+func (f *facts) keptDeadLetter(end Event) bool {
 	lost := slices.ContainsFunc(f.Faults, func(k Fault) bool { return k.Loses == LosesItems })
-	return end.Status == "cancelled" && (lost || slices.ContainsFunc(f.letters[end.Job], func(l Letter) bool { return l.Code == codeUnknown }))
+	return end.Status == "cancelled" && (lost || slices.ContainsFunc(f.deadLetters[end.Job], func(l DeadLetter) bool { return l.Code == codeUnknown }))
 }
 
-// forgotten reports whether the answer to a POST came too late for its sender, or whether the
-// sender was killed before recording the answer. While the broker is unavailable, the sender cannot
-// record an answer.
-func (f *facts) forgotten(p Post) bool {
+// answerUnrecorded reports whether the answer to a POST came too late for its sender, or whether
+// the sender was killed before recording the answer. While the broker is unavailable, the sender
+// cannot record an answer.
+func (f *facts) answerUnrecorded(p Post) bool {
 	e, ok := f.submission(p)
 	if !ok {
 		return false
@@ -80,7 +81,7 @@ func unknownExplained(f *facts, broken report) (looked int) {
 		if f.explain(end) == "" {
 			broken(id, "its outcome is unknown, and nothing that was done explains it: %s", f.lastSubmission(id))
 		}
-		if !slices.ContainsFunc(f.letters[id], func(l Letter) bool { return l.Code == codeUnknown }) {
+		if !slices.ContainsFunc(f.deadLetters[id], func(l DeadLetter) bool { return l.Code == codeUnknown }) {
 			broken(id, "its outcome is unknown, and no dead letter keeps its request")
 		}
 	}

@@ -173,5 +173,5 @@ func chatAttempts(f *facts, broken report) (looked int) {
 
 // inlineAsked reports whether a job is an inline chat, even if its events were dropped.
 func (f *facts) inlineAsked(job string) bool {
-	return f.inline(job) || slices.ContainsFunc(f.told[job], func(t Told) bool { return t.Op == OpInline })
+	return f.inline(job) || slices.ContainsFunc(f.calls[job], func(t Call) bool { return t.Op == OpInline })
 }

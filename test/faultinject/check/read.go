@@ -63,7 +63,7 @@ func (h *History) add(names subject.Space, m Stored) error {
 		h.Usage = append(h.Usage, n.ID)
 		return nil
 	}
-	return h.addLetter(names, m)
+	return h.addDeadLetter(names, m)
 }
 
 func (h *History) addChunk(id string, m Stored) error {
@@ -87,7 +87,7 @@ func Blocks(c *genbusv1.ChatChunk) []string {
 	return out
 }
 
-func (h *History) addLetter(names subject.Space, m Stored) error {
+func (h *History) addDeadLetter(names subject.Space, m Stored) error {
 	var l genbusv1.DeadLetter
 	if err := proto.Unmarshal(m.Data, &l); err != nil {
 		return fmt.Errorf("dead letter: %w", err)
@@ -100,7 +100,7 @@ func (h *History) addLetter(names subject.Space, m Stored) error {
 	if l.GetCut() == nil { // a cut body may end within the long word
 		input = brief.Longest(string(l.GetData()))
 	}
-	h.Letters = append(h.Letters, Letter{
+	h.DeadLetters = append(h.DeadLetters, DeadLetter{
 		Seq: m.Seq, Job: l.GetId(), Code: l.GetError().GetCode(), Marker: marker, UpstreamID: l.GetUpstreamTaskId(),
 		Data: object(l.GetDataRef()), Input: input, Upload: upload(names, &l),
 	})

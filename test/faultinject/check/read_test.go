@@ -68,8 +68,8 @@ func TestStoredMessagesAreRead(t *testing.T) {
 		if got := h.Chunks[0]; got.Attempt != 2 || got.Index != 5 || content(got.Blocks[0]) != "a" {
 			t.Errorf("chunk %+v", got)
 		}
-		if got := h.Letters[0]; got.Marker != "m-2_x" || got.Code != codeUnknown || got.UpstreamID != "task_1" {
-			t.Errorf("letter %+v", got)
+		if got := h.DeadLetters[0]; got.Marker != "m-2_x" || got.Code != codeUnknown || got.UpstreamID != "task_1" {
+			t.Errorf("dead letter %+v", got)
 		}
 	}
 }
@@ -126,11 +126,11 @@ func TestObjectsAreRead(t *testing.T) {
 	if e := h.Events[0]; e.Text != "ab" || !e.Replied || e.Reply.Lost != "" {
 		t.Errorf("event %+v, reply %+v", e, e.Reply)
 	}
-	if l := h.Letters[0]; l.Data.Lost != "not found" {
-		t.Errorf("letter %+v", l.Data)
+	if l := h.DeadLetters[0]; l.Data.Lost != "not found" {
+		t.Errorf("dead letter %+v", l.Data)
 	}
-	if l := h.Letters[1]; l.Marker != "m7" || l.Upload.Lost != "" {
-		t.Errorf("letter %+v", l)
+	if l := h.DeadLetters[1]; l.Marker != "m7" || l.Upload.Lost != "" {
+		t.Errorf("dead letter %+v", l)
 	}
 	if c := h.Chunks[0]; len(c.Blocks) > 0 || !strings.Contains(c.Block.Lost, "another") {
 		t.Errorf("chunk %+v, %+v", c, c.Block)

@@ -25,7 +25,7 @@ func objects(f *facts, broken report) (looked int) {
 			look(id, "its terminal event", &file)
 		}
 	}
-	for _, l := range f.Letters {
+	for _, l := range f.DeadLetters {
 		look(l.Job, "the dead letter "+l.Code, l.Data)
 		// If a node is unavailable, the NATS client may send a chunk again after later ones and
 		// thus tear a publisher's upload. Refusing a torn upload is correct.
@@ -61,7 +61,7 @@ func sameFile(f *facts, broken report) (looked int) {
 // bodies by marker. A different body sent with the same key has a different marker.
 func requestBody(f *facts, broken report) (looked int) {
 	asked := map[string][]string{} // long words sent, by marker
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		if t.Marker != "" && !slices.Contains(asked[t.Marker], t.Input) {
 			asked[t.Marker] = append(asked[t.Marker], t.Input)
 		}
@@ -75,7 +75,7 @@ func requestBody(f *facts, broken report) (looked int) {
 			broken(p.Key, "POSTed at %s with %s, and the clients sent %q", clock(p.Time), p.Input, asked[p.Marker])
 		}
 	}
-	for _, l := range f.Letters {
+	for _, l := range f.DeadLetters {
 		if l.Input == "" || l.Marker == "" || len(asked[l.Marker]) == 0 {
 			continue
 		}

@@ -23,14 +23,14 @@ type client struct {
 
 // answer is the result of one request.
 type answer struct {
-	check.Told
+	check.Call
 	retryAfter time.Duration
 }
 
 // begins records when the answer begins.
 func (a *answer) begins() {
-	if a.Heard.IsZero() {
-		a.Heard = time.Now()
+	if a.AnswerBegan.IsZero() {
+		a.AnswerBegan = time.Now()
 	}
 }
 
@@ -74,7 +74,7 @@ func (c *client) live(ctx context.Context) {
 }
 
 // stay runs the client's activities for an accepted job, for at most Options.Life.
-func (c *client) stay(ctx context.Context, granted check.Told) {
+func (c *client) stay(ctx context.Context, granted check.Call) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Life)
 	defer cancel()
 	var all sync.WaitGroup
@@ -94,11 +94,11 @@ func (c *client) stay(ctx context.Context, granted check.Told) {
 }
 
 // ask sends a request until it is granted or finally refused.
-func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
+func (c *client) ask(ctx context.Context, name string, w wish) check.Call {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Patience)
 	defer cancel()
-	base := check.Told{
-		Client: name, Series: "ask " + w.marker, Op: w.entry.op, Way: w.entry.way, Key: w.key, Marker: w.marker, Body: w.sum, Input: w.input,
+	base := check.Call{
+		Client: name, Series: "ask " + w.marker, Op: w.entry.op, Ingress: w.entry.ingress, Key: w.key, Marker: w.marker, Body: w.sum, Input: w.input,
 	}
 	limit := askTimeout
 	if w.input != "" {
@@ -116,7 +116,7 @@ func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
 
 // insist sends the same request again, which must attach, and a different body with the same key,
 // which must be refused.
-func (c *client) insist(ctx context.Context, granted check.Told) check.Told {
+func (c *client) insist(ctx context.Context, granted check.Call) check.Call {
 	if c.repeat {
 		if !faultinject.Pause(ctx, time.Duration(c.random.IntN(3000))*time.Millisecond) {
 			return granted
@@ -132,10 +132,10 @@ func (c *client) insist(ctx context.Context, granted check.Told) check.Told {
 }
 
 // series sends a request until the answer is final, and records every attempt.
-func (c *client) series(ctx context.Context, base check.Told, limit time.Duration, ask func(context.Context, int, *answer)) check.Told {
+func (c *client) series(ctx context.Context, base check.Call, limit time.Duration, ask func(context.Context, int, *answer)) check.Call {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		at := c.replica()
-		a := answer{Told: base}
+		a := answer{Call: base}
 		a.Tenant = c.tenant.Name
 		a.Target, a.Asked = c.o.Replicas[at].Name, time.Now()
 		try, cancel := context.WithTimeout(ctx, limit)
@@ -145,9 +145,9 @@ func (c *client) series(ctx context.Context, base check.Told, limit time.Duratio
 		if ctx.Err() != nil && a.Lost != "" {
 			a.Lost = "given up"
 		}
-		c.o.Recorder.Tell(a.Told)
+		c.o.Recorder.Record(a.Call)
 		if !a.again() || !faultinject.Pause(ctx, max(wait, min(a.retryAfter, 5*time.Second))) {
-			return a.Told
+			return a.Call
 		}
 	}
 }

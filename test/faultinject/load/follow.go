@@ -19,25 +19,25 @@ var errBroken = errors.New("broken off by the client")
 // follower follows one job over any number of connections.
 type follower struct {
 	*client
-	job      string
-	seen     check.Followed
-	version  uint64 // last version seen
-	token    string // token of the last item; used for chats and SSE
-	terminal bool
-	left     int // items until the client closes the connection; negative means never
+	job       string
+	seen      check.Followed
+	version   uint64 // last version seen
+	token     string // token of the last item; used for chats and SSE
+	terminal  bool
+	remaining int // items until the client closes the connection; negative means never
 }
 
 // following follows a job until the job or ctx ends.
 func (c *client) following(ctx context.Context, job string) {
-	f := &follower{client: c, job: job, seen: check.Followed{Client: c.name + " follower", Way: c.follow, Job: job}}
+	f := &follower{client: c, job: job, seen: check.Followed{Client: c.name + " follower", Ingress: c.follow, Job: job}}
 	defer func() {
-		f.seen.Left = time.Now()
+		f.seen.FinishedAt = time.Now()
 		c.o.Recorder.Follow(f.seen)
 	}()
 	for n := 0; ; n++ {
-		f.left = -1
+		f.remaining = -1
 		if n < c.cuts {
-			f.left = 1 + n*2
+			f.remaining = 1 + n*2
 		}
 		f.seen.Connections++
 		f.connect(ctx)
@@ -49,8 +49,8 @@ func (c *client) following(ctx context.Context, job string) {
 
 func (f *follower) connect(ctx context.Context) {
 	at := f.replica()
-	a := answer{Told: check.Told{
-		Tenant: f.tenant.Name, Client: f.seen.Client, Series: "follow", Op: check.OpGet, Way: f.seen.Way, Target: f.o.Replicas[at].Name, Job: f.job, Asked: time.Now(),
+	a := answer{Call: check.Call{
+		Tenant: f.tenant.Name, Client: f.seen.Client, Series: "follow", Op: check.OpGet, Ingress: f.seen.Ingress, Target: f.o.Replicas[at].Name, Job: f.job, Asked: time.Now(),
 	}}
 	var err error
 	switch {
@@ -71,7 +71,7 @@ func (f *follower) connect(ctx context.Context) {
 		a.answered(err, func() {})
 	}
 	a.Time, a.Job = time.Now(), f.job
-	f.o.Recorder.Tell(a.Told)
+	f.o.Recorder.Record(a.Call)
 }
 
 func (f *follower) event(id string, version uint64, status string) error {
@@ -82,7 +82,7 @@ func (f *follower) event(id string, version uint64, status string) error {
 // item records an item. It returns errBroken if the client must close the connection.
 func (f *follower) item(i check.Item) error {
 	f.seen.Items = append(f.seen.Items, i)
-	if f.left--; f.left == 0 && !f.terminal {
+	if f.remaining--; f.remaining == 0 && !f.terminal {
 		return errBroken
 	}
 	return nil

@@ -22,16 +22,16 @@ const (
 	// listEvery is the interval between lists. listTimeout bounds one page.
 	listEvery   = 200 * time.Millisecond
 	listTimeout = 5 * time.Second
-	// followShare is the share of lists whose next pages are also requested, up to mostPages pages.
-	followShare, mostPages = 0.3, 4
+	// followShare is the share of lists whose next pages are also requested, up to maxPages pages.
+	followShare, maxPages = 0.3, 4
 	// firstList is the number of the first list. It is larger than the numbers of all wishes.
 	firstList = 1 << 40
 	// wholePage is the page size of a whole list. It is small so that a list has several pages.
 	wholePage = 20
-	// wholePatience is how long a replica may fail to return a page of a whole list. mostWholePages
+	// wholePatience is how long a replica may fail to return a page of a whole list. maxWholePages
 	// bounds the number of pages of such a list.
-	wholePatience  = 30 * time.Second
-	mostWholePages = 10_000
+	wholePatience = 30 * time.Second
+	maxWholePages = 10_000
 )
 
 // listSizes are the page sizes of requests. Short pages keep the history small.
@@ -55,7 +55,7 @@ func (l *Load) list(ctx context.Context, n int) {
 	c := l.inTheNameOf(tenants[random.IntN(len(tenants))])
 	size, pages := listSizes[random.IntN(len(listSizes))], 1
 	if chance(random, followShare) {
-		pages = mostPages
+		pages = maxPages
 	}
 	token := ""
 	for range pages {
@@ -135,11 +135,11 @@ type page struct {
 func (c *client) page(ctx context.Context, p page) (got check.Listed, next string) {
 	ctx, cancel := context.WithTimeout(c.tenant.calling(ctx), listTimeout)
 	defer cancel()
-	got = check.Listed{Asked: time.Now(), Tenant: c.tenant.Name, Way: "http", Target: c.o.Replicas[p.at].Name, Paged: p.token != ""}
+	got = check.Listed{Asked: time.Now(), Tenant: c.tenant.Name, Ingress: "http", Target: c.o.Replicas[p.at].Name, Paged: p.token != ""}
 	var a answer
 	var r *genbusv1.ListVideoTasksResponse
 	if p.rpc {
-		got.Way = "grpc"
+		got.Ingress = "grpc"
 		r = c.listRPC(ctx, p, &a)
 	} else {
 		r = c.listWeb(ctx, p, &a)

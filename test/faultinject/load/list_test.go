@@ -83,7 +83,7 @@ func TestAListIsOnePageOrMore(t *testing.T) {
 		noted[i] = l.o.Recorder.Lists()
 	}
 	for i, got := range noted[0] {
-		if !slices.Equal(got.Jobs, noted[1][i].Jobs) || got.Way != noted[1][i].Way {
+		if !slices.Equal(got.Jobs, noted[1][i].Jobs) || got.Ingress != noted[1][i].Ingress {
 			t.Errorf("the same seed asks for %+v and for %+v", got, noted[1][i])
 		}
 		if !got.Good() || len(got.Jobs) == 0 || got.Tenant != "default" || got.Target != "0" || got.Asked.IsZero() || got.Time.Before(got.Asked) {
@@ -92,7 +92,7 @@ func TestAListIsOnePageOrMore(t *testing.T) {
 		if (got.Jobs[0] != "video_0") != got.Paged {
 			t.Errorf("a page that begins with %s has paged %t", got.Jobs[0], got.Paged)
 		}
-		ways[got.Way] = true
+		ways[got.Ingress] = true
 		if got.Paged {
 			paged++
 		}
@@ -118,7 +118,7 @@ func TestListingEndsWithItsContext(t *testing.T) {
 	}()
 	l.Listing(ctx)
 	for _, got := range l.o.Recorder.Lists() {
-		if got.Way == "http" {
+		if got.Ingress == "http" {
 			t.Errorf("noted %+v", got)
 		}
 	}

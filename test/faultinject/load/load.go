@@ -98,7 +98,7 @@ type Load struct {
 // New returns a Load whose clients connect on demand and reconnect. NATS may be unavailable at
 // first.
 func New(o Options) (*Load, error) {
-	l := &Load{o: o.withDefaults(), wholePages: mostWholePages, stop: make(chan struct{}), bursts: make(chan due), ended: make(chan struct{})}
+	l := &Load{o: o.withDefaults(), wholePages: maxWholePages, stop: make(chan struct{}), bursts: make(chan due), ended: make(chan struct{})}
 	l.http = &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: l.o.Open, DisableCompression: true, IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error {

@@ -188,10 +188,10 @@ func TestABurst(t *testing.T) {
 	run.Wait()
 	l.Burst(t.Context(), 2, 5, Plain)
 	clients := map[string]bool{}
-	for _, told := range l.o.Recorder.Told() {
-		clients[told.Client] = true
+	for _, call := range l.o.Recorder.Calls() {
+		clients[call.Client] = true
 	}
-	if len(clients) != 5 || !clients[fmt.Sprint("c", firstBurst+mostBurst)] {
+	if len(clients) != 5 || !clients[fmt.Sprint("c", firstBurst+maxBurst)] {
 		t.Errorf("clients %v", slices.Collect(maps.Keys(clients)))
 	}
 }
@@ -228,12 +228,12 @@ func TestAWishIsRepeatedUnderItsKeyOnly(t *testing.T) {
 		}), noRPC)
 		asker := l.with(entry{"http", asJSON, check.OpCreate}, c.key)
 		got := asker.ask(t.Context(), "c", asker.wish)
-		told := l.o.Recorder.Told()
-		if len(told) != len(c.want) {
-			t.Fatalf("key %q: told %+v", c.key, told)
+		calls := l.o.Recorder.Calls()
+		if len(calls) != len(c.want) {
+			t.Fatalf("key %q: told %+v", c.key, calls)
 		}
 		for i, want := range c.want {
-			if said := told[i].Code + told[i].Lost; !strings.HasSuffix(said, want) {
+			if said := calls[i].Code + calls[i].Lost; !strings.HasSuffix(said, want) {
 				t.Errorf("key %q, try %d: %q, want %q", c.key, i, said, want)
 			}
 		}
@@ -256,16 +256,16 @@ func TestNothingListens(t *testing.T) {
 			defer giveUp()
 			asker.ask(ctx, "c", asker.wish)
 		})
-		for begin := len(l.o.Recorder.Told()); len(l.o.Recorder.Told()) < begin+2 && faultinject.Pause(ctx, time.Millisecond); {
+		for begin := len(l.o.Recorder.Calls()); len(l.o.Recorder.Calls()) < begin+2 && faultinject.Pause(ctx, time.Millisecond); {
 			continue
 		}
 		giveUp()
 		asked.Wait()
 	}
 	tries := map[string]int{}
-	for _, told := range l.o.Recorder.Told() {
-		if tries[told.Way]++; told.Lost != "given up" && !told.NotSent {
-			t.Errorf("%+v", told)
+	for _, call := range l.o.Recorder.Calls() {
+		if tries[call.Ingress]++; call.Lost != "given up" && !call.NotSent {
+			t.Errorf("%+v", call)
 		}
 	}
 	for way, n := range tries {
@@ -317,18 +317,18 @@ func TestAFollowerResumes(t *testing.T) {
 	}), noRPC)
 	c := l.with(entry{}, "")
 	c.follow, c.cuts = "sse", 0
-	f := &follower{client: c, job: "video_1", seen: check.Followed{Way: "sse"}, left: -1}
+	f := &follower{client: c, job: "video_1", seen: check.Followed{Ingress: "sse"}, remaining: -1}
 	f.connect(t.Context())
-	f.left = 1
+	f.remaining = 1
 	f.connect(t.Context())
-	f.left = -1
+	f.remaining = -1
 	f.connect(t.Context())
 	if !slices.Equal(after, []string{"", "2", "3"}) || !f.seen.Ended || len(f.seen.Items) != 4 || f.seen.Items[3].ID != "video_1.4.n" {
 		t.Errorf("resumed after %q, saw %+v", after, f.seen)
 	}
-	told := l.o.Recorder.Told()
-	if len(told) != 3 || told[0].Code != "shutting_down" || !told[1].Good() || !told[2].Good() {
-		t.Errorf("told %+v", told)
+	calls := l.o.Recorder.Calls()
+	if len(calls) != 3 || calls[0].Code != "shutting_down" || !calls[1].Good() || !calls[2].Good() {
+		t.Errorf("told %+v", calls)
 	}
 }
 

@@ -22,10 +22,10 @@ func (c *client) reading(ctx context.Context, job string) {
 	}
 }
 
-func (c *client) read(ctx context.Context, job string, n int) check.Told {
-	base := check.Told{Client: c.name + " reader", Series: "get " + strconv.Itoa(n), Op: check.OpGet, Way: "http", Job: job}
+func (c *client) read(ctx context.Context, job string, n int) check.Call {
+	base := check.Call{Client: c.name + " reader", Series: "get " + strconv.Itoa(n), Op: check.OpGet, Ingress: "http", Job: job}
 	if n%3 == 1 {
-		base.Way = "grpc"
+		base.Ingress = "grpc"
 	}
 	return c.series(ctx, base, askTimeout, func(ctx context.Context, at int, a *answer) {
 		if n%3 == 1 {
@@ -43,9 +43,9 @@ func (c *client) cancelAfter(ctx context.Context, job string) {
 		return
 	}
 	viaRPC := c.cancel%2 == 0
-	base := check.Told{Client: c.name + " canceller", Series: "cancel", Op: check.OpCancel, Way: "http", Job: job}
+	base := check.Call{Client: c.name + " canceller", Series: "cancel", Op: check.OpCancel, Ingress: "http", Job: job}
 	if viaRPC {
-		base.Way = "grpc"
+		base.Ingress = "grpc"
 	}
 	c.series(ctx, base, askTimeout, func(ctx context.Context, at int, a *answer) {
 		if viaRPC {

@@ -11,18 +11,18 @@ import (
 // removes entries. The zero value is empty and ready for use. It is safe for concurrent use.
 type Recorder struct {
 	mu       sync.Mutex
-	told     []check.Told
+	calls    []check.Call
 	followed []check.Followed
 	lists    []check.Listed
 	good     int
 	codes    map[string]int
 }
 
-// Tell records one request and its answer.
-func (r *Recorder) Tell(t check.Told) {
+// Record records one request and its answer.
+func (r *Recorder) Record(t check.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, t)
+	r.calls = append(r.calls, t)
 	if t.Good() {
 		r.good++
 	}
@@ -48,11 +48,11 @@ func (r *Recorder) List(l check.Listed) {
 	r.lists = append(r.lists, l)
 }
 
-// Told returns a copy of the answers recorded so far.
-func (r *Recorder) Told() []check.Told {
+// Calls returns a copy of the answers recorded so far.
+func (r *Recorder) Calls() []check.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.told)
+	return slices.Clone(r.calls)
 }
 
 // Followed returns a copy of the followers recorded so far.
@@ -80,5 +80,5 @@ func (r *Recorder) Refusals(code string) int {
 func (r *Recorder) Answers() (asked, good int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.told), r.good
+	return len(r.calls), r.good
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func (c *client) send(ctx context.Context, at int, w wish, expires time.Time, a *answer) {
-	switch w.entry.way {
+	switch w.entry.ingress {
 	case "inbox":
 		c.publish(ctx, w, expires, a)
 	case "call":

@@ -28,9 +28,9 @@ const (
 const (
 	// largeShare is the share of Large wishes.
 	largeShare = 0.05
-	// firstBurst is the number of the first wish of a burst. mostBurst is the maximum number of
+	// firstBurst is the number of the first wish of a burst. maxBurst is the maximum number of
 	// wishes of one burst.
-	firstBurst, mostBurst = 1_000_000, 10_000
+	firstBurst, maxBurst = 1_000_000, 10_000
 )
 
 // lengths holds the lengths of the long words in a request and its reply. 0 means no long word.
@@ -42,14 +42,14 @@ const (
 	claimCheck = 256 * kib
 	// beyondPayload is larger than any message that the broker accepts.
 	beyondPayload = 9 << 20
-	// mostChunk bounds one streamed block, because a follower has a buffer of 1 MiB.
-	mostChunk = 400 * kib
+	// maxChunk bounds one streamed block, because a follower has a buffer of 1 MiB.
+	maxChunk = 400 * kib
 )
 
 // drawLengths makes the request, the reply or both large.
 func drawLengths(payload int, r *rand.Rand) lengths {
 	claimCheck := min(claimCheck, payload/4)
-	long := lengths{reply: claimCheck + r.IntN(mostChunk-claimCheck)}
+	long := lengths{reply: claimCheck + r.IntN(maxChunk-claimCheck)}
 	switch n := r.IntN(40); {
 	case n == 0:
 		long.request = beyondPayload
@@ -74,7 +74,7 @@ func base64Word(n int, r *rand.Rand) string {
 }
 
 // natsEntry reports whether a request goes over NATS, whose messages have a size limit.
-func (e entry) natsEntry() bool { return e.way == "inbox" || e.way == "call" }
+func (e entry) natsEntry() bool { return e.ingress == "inbox" || e.ingress == "call" }
 
 // shape adapts a wish to its shape.
 func (w *wish) shape(shape Shape, long lengths, payload int, r *rand.Rand) {
@@ -116,9 +116,9 @@ type due struct {
 // of the burst, starting at 0, and makes its wishes unique. Burst returns when all wishes have
 // begun or no more can begin.
 func (l *Load) Burst(ctx context.Context, burst, n int, shape Shape) {
-	for i := range min(n, mostBurst) {
+	for i := range min(n, maxBurst) {
 		select {
-		case l.bursts <- due{firstBurst + burst*mostBurst + i, shape}:
+		case l.bursts <- due{firstBurst + burst*maxBurst + i, shape}:
 		case <-l.stop:
 			return
 		case <-l.ended:

@@ -46,7 +46,7 @@ func (c *client) peeking(ctx context.Context, job string) {
 		{"http", func(ctx context.Context, at int, job string, a *answer) { stranger.getWeb(ctx, at, job, false, a) }},
 		{"grpc", stranger.getRPC}, {"http", stranger.cancelWeb}, {"grpc", stranger.cancelRPC},
 	} {
-		base := check.Told{Client: c.name + " stranger", Series: "peek " + strconv.Itoa(n), Op: check.OpPeek, Way: ask.way, Job: job}
+		base := check.Call{Client: c.name + " stranger", Series: "peek " + strconv.Itoa(n), Op: check.OpPeek, Ingress: ask.way, Job: job}
 		stranger.series(ctx, base, askTimeout, func(ctx context.Context, at int, a *answer) {
 			ask.does(ctx, at, job, a)
 			a.Job = job

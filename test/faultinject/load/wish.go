@@ -46,9 +46,9 @@ type wish struct {
 
 // entry is one ingress and form of a request.
 type entry struct {
-	way  string // inbox, call, grpc, http
-	form string
-	op   check.Op
+	ingress string // inbox, call, grpc, http
+	form    string
+	op      check.Op
 }
 
 // Forms of a request.

@@ -75,8 +75,8 @@ type Error struct {
 	Message      string `json:"message"`
 	RequestID    string `json:"request_id"`
 	RetryAfterMS int64  `json:"retry_after_ms"`
-	// Said is true if the upstream reported the error.
-	Said bool `json:"said"`
+	// Reported is true if the upstream reported the error.
+	Reported bool `json:"said"`
 	// Final is true if the same request would fail again.
 	Final bool `json:"final"`
 	// Scope is "request", "key" or "upstream".

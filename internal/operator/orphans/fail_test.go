@@ -40,7 +40,7 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := Settler{Log: p.Log, Queue: p.Queue, Logger: p.Logger}
+		s := Ender{Log: p.Log, Queue: p.Queue, Logger: p.Logger}
 		if err := s.endJob(t.Context(), item, queued); !errors.Is(err, errMovedOn) {
 			t.Errorf("ended: %v", err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-func TestMetricsOfLives(t *testing.T) {
+func TestMetricsOfLifecycles(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1")
 	m.JobBegan(subject.Video, "fast")

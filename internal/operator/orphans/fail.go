@@ -26,8 +26,8 @@ const within = 30 * time.Second
 // MaxPage is the maximum number of jobs per call.
 const MaxPage = 100
 
-// Settler ends jobs of unconfigured routes. All fields are required.
-type Settler struct {
+// Ender ends jobs of unconfigured routes. All fields are required.
+type Ender struct {
 	Log         *joblog.Log
 	Queue       *queue.Queue
 	DeadLetters deadletter.Store
@@ -38,7 +38,7 @@ type Settler struct {
 // next_page_token of the previous call. Fail assumes that no replica serves the route. A job that
 // cannot be ended keeps its work item and is listed in left. If Fail stops early, it returns the
 // counts so far with the error.
-func (p Settler) Fail(ctx context.Context, kind subject.Kind, name, token string) (*genbusv1.OrphansSettled, error) {
+func (p Ender) Fail(ctx context.Context, kind subject.Kind, name, token string) (*genbusv1.OrphansSettled, error) {
 	items, next, err := p.Queue.Route(kind, name).Page(ctx, token, MaxPage)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (p Settler) Fail(ctx context.Context, kind subject.Kind, name, token string
 	out := &genbusv1.OrphansSettled{NextPageToken: next}
 	var unsure []queue.Item
 	for _, orphan := range items {
-		err := p.settle(ctx, orphan, out, false)
+		err := p.failOne(ctx, orphan, out, false)
 		if errors.Is(err, errUnsure) {
 			unsure = append(unsure, orphan)
 		} else if err != nil {
@@ -60,7 +60,7 @@ func (p Settler) Fail(ctx context.Context, kind subject.Kind, name, token string
 		return out, err
 	}
 	for _, orphan := range unsure {
-		if err := p.settle(ctx, orphan, out, true); err != nil {
+		if err := p.failOne(ctx, orphan, out, true); err != nil {
 			return out, err
 		}
 	}
@@ -75,16 +75,16 @@ var (
 	errUnsure = errors.New("the work item seems to be stale")
 )
 
-// settle ends one job and counts it. If an error concerns only this job, settle lists the job in
+// failOne ends one job and counts it. If an error concerns only this job, failOne lists the job in
 // out.Left and keeps its work item.
-func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.OrphansSettled, again bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("settle %s: not done within %s", orphan.Subject, within))
+func (p Ender) failOne(ctx context.Context, orphan queue.Item, out *genbusv1.OrphansSettled, again bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("end %s: not done within %s", orphan.Subject, within))
 	defer cancel()
 	n, err := p.Queue.Items.NameOf(orphan)
 	if err != nil {
 		return err
 	}
-	ended, err := p.settleItem(ctx, n, orphan, again)
+	ended, err := p.failItem(ctx, n, orphan, again)
 	switch {
 	case err == nil && ended:
 		out.Ended++
@@ -99,13 +99,13 @@ func (p Settler) settle(ctx context.Context, orphan queue.Item, out *genbusv1.Or
 	return nil
 }
 
-// settleItem ends a job if necessary and removes its work item.
-func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queue.Item, again bool) (ended bool, err error) {
+// failItem ends a job if necessary and removes its work item.
+func (p Ender) failItem(ctx context.Context, n subject.WorkName, orphan queue.Item, again bool) (ended bool, err error) {
 	item, err := orphan.Decode()
 	if err != nil {
 		ended, err = true, p.DeadLetters.FailUnreadable(ctx, p.Log, n, orphan.Subject, orphan.Data, err)
 	} else {
-		ended, err = p.settleJob(ctx, p.Queue.Items.LogItem(orphan, item), item, again)
+		ended, err = p.failJob(ctx, p.Queue.Items.LogItem(orphan, item), item, again)
 	}
 	if err != nil {
 		return false, err
@@ -114,9 +114,9 @@ func (p Settler) settleItem(ctx context.Context, n subject.WorkName, orphan queu
 	return ended, err
 }
 
-// settleJob ends the job of a work item, unless the job has ended, was erased, or runs from another
+// failJob ends the job of a work item, unless the job has ended, was erased, or runs from another
 // item.
-func (p Settler) settleJob(ctx context.Context, logItem joblog.WorkItem, item *genbusv1.WorkItem, again bool) (ended bool, err error) {
+func (p Ender) failJob(ctx context.Context, logItem joblog.WorkItem, item *genbusv1.WorkItem, again bool) (ended bool, err error) {
 	current, means, err := p.Log.Resolve(ctx, logItem)
 	switch {
 	case err != nil:
@@ -159,7 +159,7 @@ func isStale(item *genbusv1.WorkItem, current joblog.Entry, means joblog.Meaning
 
 // isElsewhere reports whether a configured route has another work item for the same request. If so,
 // a job that has no log yet begins with that item.
-func (p Settler) isElsewhere(ctx context.Context, item *genbusv1.WorkItem) (bool, error) {
+func (p Ender) isElsewhere(ctx context.Context, item *genbusv1.WorkItem) (bool, error) {
 	items, err := p.Queue.Items.All(ctx, joblog.NameOf(item))
 	for _, i := range items {
 		n, err := p.Queue.Items.NameOf(i)
@@ -175,7 +175,7 @@ func (p Settler) isElsewhere(ctx context.Context, item *genbusv1.WorkItem) (bool
 
 // endJob ends a job of a removed route. If the job was or may have been submitted, its request is
 // kept in a dead letter.
-func (p Settler) endJob(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry) error {
+func (p Ender) endJob(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry) error {
 	f := orphanFault(current, item)
 	job := current.Job
 	if job == nil {
@@ -199,7 +199,7 @@ func orphanFault(current joblog.Entry, item *genbusv1.WorkItem) *errcode.Error {
 
 // end ends the job if the version that was read is still the latest one. It must not end a later
 // version, because the replica that continued the job may have the upstream's answer.
-func (p Settler) end(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry, f *errcode.Error, letter bool) error {
+func (p Ender) end(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry, f *errcode.Error, letter bool) error {
 	e := task.FailedAtOnce(item, time.Now(), f.TaskError())
 	if current.Job != nil {
 		var err error

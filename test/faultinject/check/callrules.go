@@ -20,7 +20,7 @@ func inboxEnds(f *facts, broken report) (looked int) {
 	for _, t := range f.unadmitted() {
 		broken("", "the request %s, stored in the inbox at %s, is no job and no dead letter", t.Marker, clock(t.Time))
 	}
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		if t.stored() {
 			looked++
 		}
@@ -29,16 +29,16 @@ func inboxEnds(f *facts, broken report) (looked int) {
 }
 
 // stored reports whether a request is in the inbox.
-func (t Told) stored() bool { return t.Op == OpPublish && t.Good() }
+func (t Call) stored() bool { return t.Op == OpPublish && t.Good() }
 
 // Unadmitted counts the stored inbox requests that are neither a job nor a dead letter yet.
 func Unadmitted(h *History) int { return len(index(h).unadmitted()) }
 
-func (f *facts) unadmitted() []Told {
+func (f *facts) unadmitted() []Call {
 	jobs := f.jobsOf()
-	letters := group(f.Letters, func(l Letter) string { return l.Marker })
-	var out []Told
-	for _, t := range f.Told {
+	letters := group(f.DeadLetters, func(l DeadLetter) string { return l.Marker })
+	var out []Call
+	for _, t := range f.Calls {
 		if t.stored() && len(jobs[t.Marker]) == 0 && len(letters[t.Marker]) == 0 && !f.lost(LosesRequests, t.Asked) {
 			out = append(out, t)
 		}
@@ -65,16 +65,16 @@ var nothingAccepted = []string{
 // refusedMeansRefused checks that a request that was always refused has no job. Inline chats are
 // not queued jobs.
 func refusedMeansRefused(f *facts, broken report) (looked int) {
-	asked := group(f.Told, func(t Told) string { return t.Marker })
+	asked := group(f.Calls, func(t Call) string { return t.Marker })
 	jobs := f.jobsOf()
 	for _, marker := range sortedBy(asked) {
-		told := slices.DeleteFunc(slices.Clone(asked[marker]), func(t Told) bool { return t.NotSent })
-		if marker == "" || slices.ContainsFunc(told, Told.mayAccept) {
+		calls := slices.DeleteFunc(slices.Clone(asked[marker]), func(t Call) bool { return t.NotSent })
+		if marker == "" || slices.ContainsFunc(calls, Call.mayAccept) {
 			continue
 		}
 		looked++
 		if ids := jobs[marker]; len(ids) > 0 {
-			broken(ids[0], "the request %s was refused each of %d times", marker, len(told))
+			broken(ids[0], "the request %s was refused each of %d times", marker, len(calls))
 		}
 	}
 	return looked
@@ -82,14 +82,14 @@ func refusedMeansRefused(f *facts, broken report) (looked int) {
 
 // mayAccept reports whether the request may have created a job, judging by its answer. If the
 // answer names the job, its code describes what happened to the job later.
-func (t Told) mayAccept() bool {
+func (t Call) mayAccept() bool {
 	named := t.Job != "" && t.Code != "idempotency_key_reused"
 	return t.Op == OpPublish || named || !slices.Contains(nothingAccepted, t.Code)
 }
 
 func sameKey(f *facts, broken report) (looked int) {
-	keyed := map[string][]Told{}
-	for _, t := range f.Told {
+	keyed := map[string][]Call{}
+	for _, t := range f.Calls {
 		if t.Key != "" {
 			keyed[t.Key] = append(keyed[t.Key], t)
 		}
@@ -104,9 +104,9 @@ func sameKey(f *facts, broken report) (looked int) {
 }
 
 // oneBody checks all requests with the same key.
-func (f *facts) oneBody(key string, told []Told, broken report) {
-	var first Told
-	for _, t := range told {
+func (f *facts) oneBody(key string, calls []Call, broken report) {
+	var first Call
+	for _, t := range calls {
 		switch {
 		case t.Op == OpPublish || t.Job == "" || !t.Good():
 		case first.Job == "":
@@ -117,18 +117,18 @@ func (f *facts) oneBody(key string, told []Told, broken report) {
 			broken(t.Job, "request_id %s was accepted with another body at %s and %s", key, clock(first.Time), clock(t.Time))
 		}
 	}
-	for _, t := range told {
-		others := slices.ContainsFunc(told, func(o Told) bool { return o.Body != t.Body })
+	for _, t := range calls {
+		others := slices.ContainsFunc(calls, func(o Call) bool { return o.Body != t.Body })
 		if t.Code == "idempotency_key_reused" && !others {
 			broken(t.Job, "request_id %s was refused as reused at %s, and it never had another body", key, clock(t.Time))
 		}
 	}
 }
 
-// toldTrue checks that a status with a version is the status of that version, and that a terminal
-// status is the job's end.
-func toldTrue(f *facts, broken report) (looked int) {
-	for _, t := range f.Told {
+// answersTrue checks that a status with a version is the status of that version, and that a
+// terminal status is the job's end.
+func answersTrue(f *facts, broken report) (looked int) {
+	for _, t := range f.Calls {
 		if t.Job == "" || t.Status == "" || !t.Good() || f.inlineAsked(t.Job) {
 			continue
 		}
@@ -137,11 +137,11 @@ func toldTrue(f *facts, broken report) (looked int) {
 		end, ended := f.end(t.Job)
 		switch {
 		case t.Version > 0 && !stored:
-			broken(t.Job, "version %d, told by %s at %s, is not in the log", t.Version, t.Way, clock(t.Time))
+			broken(t.Job, "version %d, told by %s at %s, is not in the log", t.Version, t.Ingress, clock(t.Time))
 		case t.Version > 0 && e.Status != t.Status:
 			broken(t.Job, "version %d is %s in the log and was told as %s", t.Version, e.Status, t.Status)
 		case terminal(t.Status) && (!ended || end.Status != t.Status):
-			broken(t.Job, "told as %s at %s (%s), and it ended %q", t.Status, clock(t.Time), t.Way, end.Status)
+			broken(t.Job, "told as %s at %s (%s), and it ended %q", t.Status, clock(t.Time), t.Ingress, end.Status)
 		}
 	}
 	return looked
@@ -150,8 +150,8 @@ func toldTrue(f *facts, broken report) (looked int) {
 // getForward checks that once a client has an answer, every later request returns that state or a
 // later one, from any replica.
 func getForward(f *facts, broken report) (looked int) {
-	before := map[string]Told{}
-	for _, t := range f.Told {
+	before := map[string]Call{}
+	for _, t := range f.Calls {
 		if t.Job == "" || t.Status == "" || !t.Good() || f.inlineAsked(t.Job) {
 			continue
 		}
@@ -173,7 +173,7 @@ func getForward(f *facts, broken report) (looked int) {
 }
 
 func getFound(f *facts, broken report) (looked int) {
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		first, known := f.accepted[t.Job]
 		if !known || t.Op == OpPeek || !t.Asked.After(first.Time) {
 			continue
@@ -186,31 +186,31 @@ func getFound(f *facts, broken report) (looked int) {
 	return looked
 }
 
-func (t Told) notFound() bool { return t.Code == "task_not_found" || t.Code == "chat_not_found" }
+func (t Call) notFound() bool { return t.Code == "task_not_found" || t.Code == "chat_not_found" }
 
 // tenants checks that no tenant can access another tenant's job. It also checks answers that name
 // such a job.
 func tenants(f *facts, broken report) (looked int) {
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		log := f.logs[t.Job]
 		if t.Job == "" || len(log) == 0 || t.Tenant == log[0].Tenant || t.Lost != "" || t.Passing() {
 			continue
 		}
 		looked++
 		if !t.notFound() {
-			broken(t.Job, "%s %s by tenant %s was answered %q %q at %s, and the job is of tenant %s", t.Way, t.Op, t.Tenant, t.Status, t.Code, clock(t.Time), log[0].Tenant)
+			broken(t.Job, "%s %s by tenant %s was answered %q %q at %s, and the job is of tenant %s", t.Ingress, t.Op, t.Tenant, t.Status, t.Code, clock(t.Time), log[0].Tenant)
 		}
 	}
 	return looked
 }
 
 func answers(f *facts, broken report) (looked int) {
-	for _, t := range f.Told {
+	for _, t := range f.Calls {
 		switch {
 		case t.Code == "internal":
-			broken(t.Job, "%s %s answered %s (HTTP %d) at %s by %s", t.Way, t.Op, t.Code, t.HTTP, clock(t.Time), t.Target)
-		case t.Whole && !f.said(t.Job, t.Text):
-			broken(t.Job, "%s %s answered a reply that the upstream did not say: %s", t.Way, t.Op, f.nearest(t.Job, t.Text))
+			broken(t.Job, "%s %s answered %s (HTTP %d) at %s by %s", t.Ingress, t.Op, t.Code, t.HTTP, clock(t.Time), t.Target)
+		case t.Whole && !f.generated(t.Job, t.Text):
+			broken(t.Job, "%s %s answered a reply that the upstream did not say: %s", t.Ingress, t.Op, f.nearest(t.Job, t.Text))
 		}
 	}
 	for _, l := range f.Lists {
@@ -218,5 +218,5 @@ func answers(f *facts, broken report) (looked int) {
 			broken("", "a list of tenant %s was answered %s (HTTP %d) at %s by %s", l.Tenant, l.Code, l.HTTP, clock(l.Time), l.Target)
 		}
 	}
-	return len(f.Told) + len(f.Lists)
+	return len(f.Calls) + len(f.Lists)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// lifeMetrics tracks jobs from their first event to their last. The replica that commits an event
-// counts it, so a sum over all replicas counts each job once.
-type lifeMetrics struct {
+// lifecycleMetrics tracks jobs from their first event to their last. The replica that commits an
+// event counts it, so a sum over all replicas counts each job once.
+type lifecycleMetrics struct {
 	accepted *prometheus.CounterVec
 	finished *prometheus.CounterVec
 	wait     *prometheus.HistogramVec
@@ -19,8 +19,8 @@ type lifeMetrics struct {
 	life     *prometheus.HistogramVec
 }
 
-func newLifeMetrics(f promauto.Factory) lifeMetrics {
-	return lifeMetrics{
+func newLifecycleMetrics(f promauto.Factory) lifecycleMetrics {
+	return lifecycleMetrics{
 		accepted: counters(f, "route_jobs_accepted_total",
 			"Jobs whose first event this replica committed.", "kind", "route"),
 		finished: counters(f, "route_jobs_finished_total",
@@ -37,18 +37,18 @@ func newLifeMetrics(f promauto.Factory) lifeMetrics {
 // JobBegan counts a job whose first event this replica committed, unless that event was terminal.
 // route is the configured route of the job.
 func (m *Metrics) JobBegan(kind subject.Kind, route string) {
-	m.lives.accepted.WithLabelValues(string(kind), route).Inc()
+	m.lifecycle.accepted.WithLabelValues(string(kind), route).Inc()
 }
 
 // JobWaited records how long a queued job waited for its first submission or attempt. Replica
 // clocks differ, so negative durations count as 0.
 func (m *Metrics) JobWaited(kind subject.Kind, route string, took time.Duration) {
-	m.lives.wait.WithLabelValues(string(kind), route).Observe(max(took, 0).Seconds())
+	m.lifecycle.wait.WithLabelValues(string(kind), route).Observe(max(took, 0).Seconds())
 }
 
 // JobEnded counts a job whose terminal event this replica committed, and records its lifetime.
 // upstream is the configured upstream of the job, or empty.
 func (m *Metrics) JobEnded(kind subject.Kind, route, upstream, status string, life time.Duration) {
-	m.lives.finished.WithLabelValues(string(kind), route, upstream, status).Inc()
-	m.lives.life.WithLabelValues(string(kind), route, status).Observe(max(life, 0).Seconds())
+	m.lifecycle.finished.WithLabelValues(string(kind), route, upstream, status).Inc()
+	m.lifecycle.life.WithLabelValues(string(kind), route, status).Observe(max(life, 0).Seconds())
 }

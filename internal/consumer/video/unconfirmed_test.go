@@ -48,7 +48,7 @@ func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
 	}
 
 	j = held("two")
-	jobtest.CommitUnheard(t, link, direct, j.held, submittingNow(t, j))
+	jobtest.CommitUnconfirmed(t, link, direct, j.held, submittingNow(t, j))
 	if err := j.held.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

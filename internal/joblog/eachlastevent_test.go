@@ -13,13 +13,13 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 )
 
-// TestNotifyAll proves that NotifyAll reports the last event of every job and returns.
-func TestNotifyAll(t *testing.T) {
+// TestEachLastEvent proves that EachLastEvent reports the last event of every job and returns.
+func TestEachLastEvent(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		l, told := newLog(t, open(t), ""), map[string]string{}
-		tell := func(n joblog.Notice) { told[n.Name.ID] = n.Status }
-		if err := l.NotifyAll(t.Context(), tell); err != nil || len(told) != 0 {
+		tell := func(n joblog.Summary) { told[n.Name.ID] = n.Status }
+		if err := l.EachLastEvent(t.Context(), tell); err != nil || len(told) != 0 {
 			t.Errorf("an empty log tells %v, %v", told, err)
 		}
 		submit(t, l, "video_1")
@@ -27,7 +27,7 @@ func TestNotifyAll(t *testing.T) {
 		caughtUp, stop := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer stop()
 		for {
-			if err := l.NotifyAll(t.Context(), tell); err != nil {
+			if err := l.EachLastEvent(t.Context(), tell); err != nil {
 				t.Fatal(err)
 			}
 			diff := cmp.Diff(map[string]string{"video_1": "queued", "video_2": "completed"}, told)
@@ -40,7 +40,7 @@ func TestNotifyAll(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.NotifyAll(ended, tell); !errors.Is(err, context.Canceled) {
+		if err := l.EachLastEvent(ended, tell); !errors.Is(err, context.Canceled) {
 			t.Errorf("after its end: %v", err)
 		}
 	})

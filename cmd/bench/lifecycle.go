@@ -13,12 +13,13 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// livesResult is the rate of full lives from request to end. CPU is in milliseconds per life.
-type livesResult struct {
+// lifecycleResult is the rate of full lifecycles from request to end. CPU is in milliseconds per
+// lifecycle.
+type lifecycleResult struct {
 	Fsync        string  `json:"fsync"`
 	InFlight     int     `json:"max_in_flight"`
 	Window       float64 `json:"window_seconds"`
-	Lives        uint64  `json:"lives"`
+	Lifecycles   uint64  `json:"lives"`
 	PerSecond    float64 `json:"lives_per_second"`
 	ServiceMS    float64 `json:"service_cpu_ms_per_life"`
 	SandboxMS    float64 `json:"sandbox_cpu_ms_per_life"`
@@ -28,7 +29,7 @@ type livesResult struct {
 	LoadAvg      string  `json:"loadavg"`
 }
 
-type livesRun struct {
+type lifecycleRun struct {
 	w     *workshop
 	cmd   videoCommand
 	svc   *service
@@ -40,51 +41,51 @@ type livesRun struct {
 	news      chan struct{} // has a token when done has grown
 }
 
-// lives keeps the queue from running empty and counts the ends in the feed. A video completes after
-// 1.9 poll intervals, so its second poll sees the end unless the first poll is more than 0.9
+// lifecycles keeps the queue from running empty and counts the ends in the feed. A video completes
+// after 1.9 poll intervals, so its second poll sees the end unless the first poll is more than 0.9
 // intervals late. PollsPerLife shows whether that happened.
-func (w *workshop) lives(ctx context.Context, c videoCommand, sync bool) (livesResult, error) {
+func (w *workshop) lifecycles(ctx context.Context, c videoCommand, sync bool) (lifecycleResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	say("full lives, fsync %s", onOff(sync))
+	progressf("full lives, fsync %s", onOff(sync))
 	sandbox, upstream, err := w.startSandbox(ctx)
 	if err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
 	defer sandbox.kill()
 	name := "lives-" + onOff(sync)
 	svc, err := w.startService(ctx, name, serviceSetup{
-		Upstream: upstream, Kind: "video", SyncAlways: sync, InFlight: c.LivesInFlight, Queued: 1_000_000, Poll: c.LivesPoll,
+		Upstream: upstream, Kind: "video", SyncAlways: sync, InFlight: c.LifecyclesInFlight, Queued: 1_000_000, Poll: c.LifecyclePoll,
 	})
 	if err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
 	defer svc.discard()
-	metadata := fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, (c.LivesPoll * 19 / 10).Milliseconds())
+	metadata := fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, (c.LifecyclePoll * 19 / 10).Milliseconds())
 	pub, err := newPublisher(svc.nats, subject.Video, videoRequest(metadata))
 	if err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
 	defer pub.close()
-	r := &livesRun{w: w, cmd: c, svc: svc, pub: pub, procs: procs{svc.pid(), sandbox.pid(), os.Getpid()}, news: make(chan struct{}, 1)}
+	r := &lifecycleRun{w: w, cmd: c, svc: svc, pub: pub, procs: procs{svc.pid(), sandbox.pid(), os.Getpid()}, news: make(chan struct{}, 1)}
 	res, err := r.run(ctx)
 	if err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
-	res.Fsync, res.InFlight = onOff(sync), c.LivesInFlight
+	res.Fsync, res.InFlight = onOff(sync), c.LifecyclesInFlight
 	svc.discard() // before removing its data
 	return res, discardData(w, name)
 }
 
-func (r *livesRun) run(ctx context.Context) (livesResult, error) {
+func (r *lifecycleRun) run(ctx context.Context) (lifecycleResult, error) {
 	if err := r.follow(); err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	feeding, stop := context.WithCancel(gctx)
 	defer stop()
 	group.Go(func() error { return r.feed(feeding) })
-	var res livesResult
+	var res lifecycleResult
 	group.Go(func() (err error) {
 		defer stop()
 		if err = r.warmUp(gctx); err != nil {
@@ -98,7 +99,7 @@ func (r *livesRun) run(ctx context.Context) (livesResult, error) {
 }
 
 // follow counts ends to pace the requests. The result itself is counted in the stream.
-func (r *livesRun) follow() error {
+func (r *lifecycleRun) follow() error {
 	sub, err := r.pub.nc.Subscribe(subject.Default().DonePattern(), func(*nats.Msg) {
 		r.done.Add(1)
 		select {
@@ -112,10 +113,10 @@ func (r *livesRun) follow() error {
 	return sub.SetPendingLimits(-1, -1)
 }
 
-// feed keeps the queue short but never empty, until ctx ends or all lives have begun.
-func (r *livesRun) feed(ctx context.Context) error {
-	target := int64(r.cmd.LivesInFlight + r.cmd.LivesInFlight/2)
-	for r.published.Load() < int64(r.cmd.Lives) {
+// feed keeps the queue short but never empty, until ctx ends or all lifecycles have begun.
+func (r *lifecycleRun) feed(ctx context.Context) error {
+	target := int64(r.cmd.LifecyclesInFlight + r.cmd.LifecyclesInFlight/2)
+	for r.published.Load() < int64(r.cmd.Lifecycles) {
 		if r.published.Load()-r.done.Load() >= target {
 			select {
 			case <-r.news:
@@ -144,9 +145,9 @@ func ended(ctx context.Context) bool {
 	}
 }
 
-// warmUp waits until the first tasks have been replaced, or a quarter of all lives has ended.
-func (r *livesRun) warmUp(ctx context.Context) error {
-	enough := int64(min(r.cmd.LivesInFlight+r.cmd.LivesInFlight/2, r.cmd.Lives/4))
+// warmUp waits until the first tasks have been replaced, or a quarter of all lifecycles has ended.
+func (r *lifecycleRun) warmUp(ctx context.Context) error {
+	enough := int64(min(r.cmd.LifecyclesInFlight+r.cmd.LifecyclesInFlight/2, r.cmd.Lifecycles/4))
 	for r.done.Load() < enough {
 		if err := r.svc.alive(); err != nil {
 			return err
@@ -166,7 +167,7 @@ type count struct {
 	procs        []procStat
 }
 
-func (r *livesRun) count(ctx context.Context) (c count, err error) {
+func (r *lifecycleRun) count(ctx context.Context) (c count, err error) {
 	names := subject.Default()
 	m, err := r.svc.metrics(ctx)
 	if err != nil {
@@ -184,10 +185,10 @@ func (r *livesRun) count(ctx context.Context) (c count, err error) {
 	return c, err
 }
 
-func (r *livesRun) measure(ctx context.Context) (livesResult, error) {
+func (r *lifecycleRun) measure(ctx context.Context) (lifecycleResult, error) {
 	before, err := r.count(ctx)
 	if err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.untilEnough(gctx) })
@@ -195,19 +196,19 @@ func (r *livesRun) measure(ctx context.Context) (livesResult, error) {
 		group.Go(func() error { return r.w.profile(gctx, r.svc, r.svc.name, r.cmd.Hold) })
 	}
 	if err := group.Wait(); err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
 	after, err := r.count(ctx)
 	if err != nil {
-		return livesResult{}, err
+		return lifecycleResult{}, err
 	}
 	return result(before, after)
 }
 
 // untilEnough waits for the hold time, or until no requests are left to publish.
-func (r *livesRun) untilEnough(ctx context.Context) error {
+func (r *lifecycleRun) untilEnough(ctx context.Context) error {
 	for end := time.Now().Add(r.cmd.Hold); time.Now().Before(end); {
-		if r.published.Load() >= int64(r.cmd.Lives) {
+		if r.published.Load() >= int64(r.cmd.Lifecycles) {
 			return nil
 		}
 		if err := r.svc.alive(); err != nil {
@@ -223,12 +224,12 @@ func (r *livesRun) untilEnough(ctx context.Context) error {
 // leastWindow is the shortest window for a rate.
 const leastWindow = 500 * time.Millisecond
 
-func result(before, after count) (livesResult, error) {
-	r := livesResult{Window: after.at.Sub(before.at).Seconds(), Lives: after.done - before.done, Failed: after.failed - before.failed, LoadAvg: loadAverage()}
-	if r.Lives == 0 || r.Window < leastWindow.Seconds() {
-		return r, fmt.Errorf("%d lives ended in %.2f s, which says nothing; raise --lives", r.Lives, r.Window)
+func result(before, after count) (lifecycleResult, error) {
+	r := lifecycleResult{Window: after.at.Sub(before.at).Seconds(), Lifecycles: after.done - before.done, Failed: after.failed - before.failed, LoadAvg: loadAverage()}
+	if r.Lifecycles == 0 || r.Window < leastWindow.Seconds() {
+		return r, fmt.Errorf("%d lives ended in %.2f s, which says nothing; raise --lives", r.Lifecycles, r.Window)
 	}
-	n := float64(r.Lives)
+	n := float64(r.Lifecycles)
 	r.PerSecond, r.PollsPerLife = n/r.Window, (after.polls-before.polls)/n
 	r.ServiceMS = perUnitMS(after.procs[0].CPU-before.procs[0].CPU, n)
 	r.SandboxMS = perUnitMS(after.procs[1].CPU-before.procs[1].CPU, n)

@@ -39,7 +39,7 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 		}
 		putRecorded(t, b, item, end.Seq)
 		r := newReplica(t, b, testConfig(t, up.url))
-		if s := r.failGone(t); s.GetRemoved() != 1 || len(s.GetLeft()) != 0 {
+		if s := r.failRemoved(t); s.GetRemoved() != 1 || len(s.GetLeft()) != 0 {
 			t.Errorf("settled %v", s)
 		}
 		r.noItems(t, joblog.NameOf(item))
@@ -57,17 +57,17 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 	item := itemOf("v", "gone", "cat")
 	putRecorded(t, b, item, 1000)
 	r := newReplica(t, b, testConfig(t, up.url))
-	r.failGone(t)
+	r.failRemoved(t)
 	end := last(follow(t, r.log, item.GetId()))
 	if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "log_lost" || len(letters) != 1 || len(up.all()) != 0 {
-		t.Errorf("ended %v; letters %v; sent %v", end.Job.GetError(), letters, up.all())
+		t.Errorf("ended %v; dead letters %v; sent %v", end.Job.GetError(), letters, up.all())
 	}
 	r.noItems(t, joblog.NameOf(item))
 }
 
-// TestTwoReplicasSettleTheSameJobs proves that each job ends once, unsubmitted, if two replicas
-// fail a route concurrently.
-func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
+// TestTwoReplicasEndTheSameJobs proves that each job ends once, unsubmitted, if two replicas fail a
+// route concurrently.
+func TestTwoReplicasEndTheSameJobs(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const each = 10
@@ -83,7 +83,7 @@ func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 			if err := r.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			calls.Go(func() { r.failGone(t) })
+			calls.Go(func() { r.failRemoved(t) })
 		}
 		calls.Wait()
 		for _, id := range ids {
@@ -111,13 +111,13 @@ func TestSubmittedOrphan(t *testing.T) {
 	item.Route = "gone"
 	pastOf(t, r.log, item, submittingTo("another"), submittedAs("paid")[1])
 	storeItem(t, b, "gone", item.GetId(), 0)
-	if s := r.failGone(t); s.GetEnded() != 1 {
+	if s := r.failRemoved(t); s.GetEnded() != 1 {
 		t.Errorf("settled %v", s)
 	}
 	end := last(follow(t, r.log, item.GetId()))
 	letters := deadLetters(t, b)
 	if end.Job.GetError().GetCode() != "upstream_removed" || len(letters) != 1 || letters[0].GetUpstreamTaskId() != "paid" {
-		t.Errorf("ended %v; letters %v", end.Job.GetError(), letters)
+		t.Errorf("ended %v; dead letters %v", end.Job.GetError(), letters)
 	}
 	doneOnce(t, b, end)
 }
@@ -134,11 +134,11 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
-	r.failGone(t)
+	r.failRemoved(t)
 	end := last(follow(t, r.log, id))
 	letters := deadLetters(t, b)
 	if end.Job.GetError().GetCode() != string(errcode.Internal) || len(letters) != 1 || string(letters[0].GetData()) != "\xff\xff" {
-		t.Errorf("ended %v; letters %v", end.Job.GetError(), letters)
+		t.Errorf("ended %v; dead letters %v", end.Job.GetError(), letters)
 	}
 	r.noItems(t, end.Name())
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// FuzzDecodeLetter checks that any message in the stream of dead letters can be shown to an
+// FuzzDecodeDeadLetter checks that any message in the stream of dead letters can be shown to an
 // operator.
-func FuzzDecodeLetter(f *testing.F) {
+func FuzzDecodeDeadLetter(f *testing.F) {
 	good, err := proto.Marshal(&genbusv1.DeadLetter{Id: "video_aaaaaaaaaaaaaaaaaaaaaaaaaa", Kind: "video", Tenant: "acme", Subject: "s", Data: []byte("x"), Headers: []*genbusv1.Header{{Key: "a", Values: []string{"b"}}}})
 	if err != nil {
 		f.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/genbus/genbus/test/faultinject"
 )
 
-// CommitUnheard commits an event of a held job. The link loses the answer, and the log refuses the
-// retry. direct must bypass the link.
-func CommitUnheard(t testing.TB, link *faultinject.Link, direct *broker.Broker, held *hold.Job, e task.Event) {
+// CommitUnconfirmed commits an event of a held job. The link loses the answer, and the log refuses
+// the retry. direct must bypass the link.
+func CommitUnconfirmed(t testing.TB, link *faultinject.Link, direct *broker.Broker, held *hold.Job, e task.Event) {
 	t.Helper()
 	link.Delay(2 * time.Second) // long enough to see the event before its answer arrives
 	committed := make(chan error, 1)

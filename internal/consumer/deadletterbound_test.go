@@ -24,8 +24,8 @@ func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (joblog
 	})
 }
 
-// resolveLetters removes all dead letters of jobs, as an operator may.
-func resolveLetters(t testing.TB, b *broker.Broker) {
+// resolveDeadLetters removes all dead letters of jobs, as an operator may.
+func resolveDeadLetters(t testing.TB, b *broker.Broker) {
 	t.Helper()
 	for {
 		m, err := b.Next(t.Context(), b.Names().Dead(), b.Names().DeadPattern(), 1)
@@ -38,10 +38,10 @@ func resolveLetters(t testing.TB, b *broker.Broker) {
 	}
 }
 
-// TestATenantAtItsBoundOfLetters proves that no video of a tenant at its limit of dead letters is
-// submitted, while other tenants' are. Ready videos fail, and waiting ones continue once dead
+// TestATenantAtItsBoundOfDeadLetters proves that no video of a tenant at its limit of dead letters
+// is submitted, while other tenants' are. Ready videos fail, and waiting ones continue once dead
 // letters are resolved.
-func TestATenantAtItsBoundOfLetters(t *testing.T) {
+func TestATenantAtItsBoundOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	const bound, queued, ready = 2, 12, 4
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -100,7 +100,7 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 	if n := countOn(t, b, b.Names().Dead(), ">"); n != bound {
 		t.Errorf("%d dead letters; one that was never submitted needs none", n)
 	}
-	resolveLetters(t, b)
+	resolveDeadLetters(t, b)
 	for _, e := range waiting {
 		if end := last(follow(t, r.log, e.Job.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 			t.Errorf("%s ended %v", e.Job.GetId(), end.Job.GetError())
@@ -129,13 +129,13 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reserve := r.videos.ReserveLetter
+	reserve := r.videos.ReserveDeadLetter
 	release, err := reserve(t.Context(), "acme") // a running submission
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := make(chan struct{}, 1)
-	r.videos.ReserveLetter = func(ctx context.Context, tenant string) (func(), error) {
+	r.videos.ReserveDeadLetter = func(ctx context.Context, tenant string) (func(), error) {
 		release, err := reserve(ctx, tenant)
 		if errcode.CodeOf(err) == errcode.DeadLettersFull {
 			select {
@@ -170,15 +170,15 @@ func TestOpenSubmissionsEndNoVideo(t *testing.T) {
 	if e, err := r.log.Get(t.Context(), joblog.NameOf(redriven)); err != nil || e.Terminal() {
 		t.Errorf("the video that was made of a dead letter is %v, %v", e.Job, err)
 	}
-	resolveLetters(t, b)
+	resolveDeadLetters(t, b)
 	if end := last(follow(t, r.log, redriven.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		t.Errorf("the video that was made of a dead letter ended %v", end.Job.GetError())
 	}
 }
 
-// TestTheStreamOfLettersNearlyFull proves that a nearly full stream of dead letters stops
+// TestTheStreamOfDeadLettersNearlyFull proves that a nearly full stream of dead letters stops
 // submissions while submitted jobs still have capacity.
-func TestTheStreamOfLettersNearlyFull(t *testing.T) {
+func TestTheStreamOfDeadLettersNearlyFull(t *testing.T) {
 	t.Parallel()
 	const size = 200 << 10
 	up, b := newSandbox(t), brokertest.SingleLimited(t, broker.Limits{DeadMaxBytes: 4 << 20})
@@ -203,10 +203,10 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 		return errcode.CodeOf(err) == errcode.DeadLettersFull
 	})
 	if err := r.holder.DeadLetters.Put(t.Context(), letter, "in-work", "x"); err != nil {
-		t.Errorf("the letter of a job in work has no room: %v", err)
+		t.Errorf("the dead letter of a job in work has no room: %v", err)
 	}
 	if n := countOn(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "old", "job0")); n != 1 {
-		t.Error("a letter of a job was pushed out")
+		t.Error("a dead letter of a job was pushed out")
 	}
 }
 
