@@ -62,6 +62,7 @@ type Handler struct {
 	log        *slog.Logger
 	mux        *patterns
 	queries    map[string]parameters // by pattern
+	origins    []string              // of web pages that may call the API
 	root       http.Handler
 }
 
@@ -100,6 +101,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.mux.Handle("GET "+pathJobs, o.Health.JobsReadyz())
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
 	served := o.Config.Now().HTTP // changes to these settings need a restart
+	h.origins = served.CORS.Origins
 	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
@@ -183,6 +185,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	h.expectBody(w, r)
 	endAfterChunks(w, r)
 	defer h.finish(res, begin)
+	if h.share(res, r) {
+		return
+	}
 	if part := h.emptyPart(r); part != "" {
 		errcode.New(errcode.NotFound, "the %s in %s is empty", part, errcode.Clip(r.URL.Path, 256)).WriteHTTP(plain{res})
 		return
