@@ -27,7 +27,7 @@ func TestVendorRefusals(t *testing.T) {
 	}{
 		"kling, no JSON":             {"POST", apitest.KlingText, `{"model_name":`, nil, 400, 1201, "invalid_json"},
 		"kling, a list":              {"POST", apitest.KlingText, `[]`, nil, 400, 1201, "invalid_json"},
-		"kling, a form":              {"POST", apitest.KlingText, apitest.KlingBody, form, 400, 1201, "unsupported_media_type"},
+		"kling, a form":              {"POST", apitest.KlingText, apitest.KlingBody, form, 415, 1201, "unsupported_media_type"},
 		"kling, too large":           {"POST", apitest.KlingText, `{"model_name":"sandbox-kling","prompt":"` + long + `"}`, nil, 400, 1201, "body_too_large"},
 		"kling, no model":            {"POST", apitest.KlingText, `{"prompt":"p"}`, nil, 400, 1201, "invalid_request"},
 		"kling, an unknown model":    {"POST", apitest.KlingText, `{"model_name":"none","prompt":"p"}`, nil, 404, 1203, "model_not_found"},
@@ -49,7 +49,7 @@ func TestVendorRefusals(t *testing.T) {
 		"jimeng, no JSON":            {"POST", apitest.JimengSubmit, `{"req_key":`, nil, 400, 50215, "invalid_json"},
 		"jimeng, a query without id": {"POST", apitest.JimengQuery, `{"req_key":"sandbox-jimeng"}`, nil, 400, 50215, "invalid_request"},
 		"jimeng, a query, no JSON":   {"POST", apitest.JimengQuery, `{`, nil, 400, 50215, "invalid_json"},
-		"jimeng, a form":             {"POST", apitest.JimengSubmit, apitest.JimengBody, form, 400, 50215, "unsupported_media_type"},
+		"jimeng, a form":             {"POST", apitest.JimengSubmit, apitest.JimengBody, form, 415, 50215, "unsupported_media_type"},
 		"jimeng, too large":          {"POST", apitest.JimengSubmit, `{"req_key":"sandbox-jimeng","prompt":"` + long + `"}`, nil, 413, 50215, "body_too_large"},
 		"jimeng, no req_key":         {"POST", apitest.JimengSubmit, `{"prompt":"p"}`, nil, 400, 50215, "invalid_request"},
 		"jimeng, an unknown req_key": {"POST", apitest.JimengSubmit, `{"req_key":"none","prompt":"p"}`, nil, 400, 50215, "model_not_found"},
