@@ -26,6 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/contract"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // Pages serves the operator console at all paths under /console.
@@ -61,8 +62,9 @@ type Handler struct {
 	propagator propagation.TextMapPropagator
 	log        *slog.Logger
 	mux        *patterns
-	queries    map[string]parameters // by pattern
-	origins    []string              // of web pages that may call the API
+	queries    map[string]parameters       // by pattern
+	surfaces   map[string]upstream.Surface // by segment
+	origins    []string                    // of web pages that may call the API
 	root       http.Handler
 }
 
@@ -189,7 +191,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if part := h.emptyPart(r); part != "" {
-		errcode.New(errcode.NotFound, "the %s in %s is empty", part, errcode.Clip(r.URL.Path, 256)).WriteHTTP(plain{res})
+		res.refuse(plain{res}, errcode.New(errcode.NotFound, "the %s in %s is empty", part, errcode.Clip(r.URL.Path, 256)))
 		return
 	}
 	h.mux.ServeHTTP(res, r)
@@ -236,7 +238,7 @@ func (h *Handler) finish(res *response, begin time.Time) {
 		h.log.ErrorContext(res.r.Context(), "panic in an HTTP handler", telemetry.KeyRequestID, res.Header().Get("X-Request-Id"),
 			telemetry.KeyRoute, res.r.Pattern, telemetry.KeyError, p, "stack", string(debug.Stack()))
 		if !begun {
-			core.PanicFault().WriteHTTP(res)
+			res.refuse(res, core.PanicFault())
 		}
 	}
 	status := res.status
@@ -280,5 +282,5 @@ func (h *Handler) asResponse(w http.ResponseWriter, r *http.Request) *response {
 	if res, ok := w.(*response); ok {
 		return res
 	}
-	return &response{ResponseWriter: w, r: r, timeout: h.core.WriteTimeout}
+	return &response{ResponseWriter: w, r: r, timeout: h.core.WriteTimeout, surface: h.surfaceOf(r.URL.Path)}
 }

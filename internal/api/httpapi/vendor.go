@@ -18,15 +18,24 @@ import (
 
 // vendorRoutes mounts the paths of every protocol that has a surface for its vendor's own clients.
 func (h *Handler) vendorRoutes() {
+	h.surfaces = map[string]upstream.Surface{}
 	for _, p := range registry.All() {
 		if p.Surface == nil {
 			continue
 		}
+		segment := h.cfg.Now().HTTP.Segments[p.Name]
+		h.surfaces[segment] = p.Surface
 		for _, pattern := range p.Surface.Patterns() {
 			method, path, _ := strings.Cut(pattern, " ")
-			h.mux.HandleFunc(method+" /"+h.cfg.Now().HTTP.Segments[p.Name]+path, h.vendor(p))
+			h.mux.HandleFunc(method+" /"+segment+path, h.vendor(p))
 		}
 	}
+}
+
+// surfaceOf returns the surface of the vendor whose segment a path begins with, or nil.
+func (h *Handler) surfaceOf(path string) upstream.Surface {
+	segment, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return h.surfaces[segment]
 }
 
 // vendor returns a handler that serves a vendor's own clients, in the vendor's envelopes.
