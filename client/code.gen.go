@@ -11,7 +11,7 @@ const (
 	ErrInvalidJSON Code = "invalid_json"
 	// ErrBodyTooLarge means that the body exceeds the size limit.
 	ErrBodyTooLarge Code = "body_too_large"
-	// ErrUnsupportedMedia means that the path does not accept this content type.
+	// ErrUnsupportedMedia means that the path does not accept this content type or content encoding.
 	ErrUnsupportedMedia Code = "unsupported_media_type"
 	// ErrInvalidAPIKey means that the API key is missing, unknown or expired, or an operator key was sent
 	// to a tenant method.

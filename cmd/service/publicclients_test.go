@@ -53,6 +53,83 @@ func TestNodeClients(t *testing.T) {
 	}
 }
 
+// openAIGo lists releases of openai-go: the oldest and the newest one of each line that the module
+// proxy has, and the last one before 3.43, which began to skip events without data. The sums of
+// further releases belong in test/clients/openai/go.sum.
+var openAIGo = []string{
+	"github.com/openai/openai-go@v1.5.0", "github.com/openai/openai-go@v1.12.0",
+	"github.com/openai/openai-go/v2@v2.1.1", "github.com/openai/openai-go/v2@v2.7.1",
+	"github.com/openai/openai-go/v3@v3.1.0", "github.com/openai/openai-go/v3@v3.37.0", "github.com/openai/openai-go/v3@v3.99.0",
+}
+
+// TestOpenAIReleases proves that the releases of openai-go in openAIGo and those of openai-node in
+// test/clients/openai/package.json can read genbus's answers, above all streams with comments.
+func TestOpenAIReleases(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("COMPILE_CLIENTS") == "" {
+		t.Skip("installs and compiles 15 clients: run test/clients/run, which .ci/full does too")
+	}
+	s := serveSandbox(t)
+	s.checkComments(t)
+	env := []string{"CLIENTS_HTTP=" + s.http, "CLIENTS_KEY=" + s.key}
+	dir := filepath.Join("..", "..", "test", "clients", "openai")
+	t.Run("openai-node", func(t *testing.T) {
+		if out, err := in(t, npm.Project(t, dir), env, "node", "openai.mjs"); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	for _, release := range openAIGo {
+		t.Run(release, func(t *testing.T) {
+			if out, err := in(t, t.TempDir(), env, buildOpenAIGo(t, dir, release)); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// checkComments checks that the stream that the releases read has comments.
+func (s served) checkComments(t *testing.T) {
+	const body = `{"model":"sandbox-chat:chunks=4,chunk_interval_ms=100","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.http+"/v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.key)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || !bytes.Contains(text, []byte("\n: ping\n")) && os.Getenv("CLIENTS_HTTP") == "" {
+		t.Errorf("no comment between the chunks: %s, %v", text, err)
+	}
+}
+
+// buildOpenAIGo builds the program in from with a release, and returns its path.
+func buildOpenAIGo(t *testing.T, from, release string) string {
+	t.Helper()
+	dir := t.TempDir()
+	module, _, _ := strings.Cut(release, "@")
+	for _, name := range []string{"main.go", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = bytes.ReplaceAll(data, []byte(`"github.com/openai/openai-go/v3`), []byte(`"`+module))
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range [][]string{{"mod", "init", "clients"}, {"mod", "edit", "-require", release}, {"build", "-mod=mod", "-o", "client", "."}} {
+		run := exec.CommandContext(t.Context(), "go", command...)
+		run.Dir, run.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-trimpath")
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("go %q: %v: %s", command, err, out)
+		}
+	}
+	return filepath.Join(dir, "client")
+}
+
 // TestGoClients proves that openai-go and the CloudEvents SDK cover common uses. TestOpenAIGoVideos
 // and TestOpenAIGoChats test the rest.
 func TestGoClients(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,11 @@ func serveSandbox(t *testing.T) served {
 	if s.http != "" {
 		return s
 	}
-	service := exec.Command(os.Args[0], "serve", "--sandbox")
+	file := filepath.Join(t.TempDir(), "genbus.yaml")
+	if err := os.WriteFile(file, []byte("http: {sse_ping: 20ms} # so that every client meets comments in streams\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	service := exec.Command(os.Args[0], "serve", "--sandbox", "--config", file)
 	service.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GENBUS_") }),
 		runAsService+"=1", "GENBUS_DATA_DIR="+t.TempDir(), "GENBUS_NATS_LISTEN=127.0.0.1:0",
 		"GENBUS_HTTP_ADDR=127.0.0.1:0", "GENBUS_GRPC_ADDR=127.0.0.1:0", "GENBUS_LOG_FORMAT=json")

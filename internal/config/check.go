@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"net/url"
 	"reflect"
@@ -28,6 +29,7 @@ const (
 var (
 	tokenPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	accessKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+	originPattern    = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?$`)
 )
 
 // check validates each field, then fields that depend on each other.
@@ -51,6 +53,7 @@ func (c *Config) checkServers(r *report) {
 	within(r, "http.read_header_timeout", c.HTTP.ReadHeaderTimeout, 100*time.Millisecond, 10*time.Minute)
 	within(r, "http.sse_ping", c.HTTP.SSEPing, 10*time.Millisecond, 10*time.Minute)
 	c.checkSegments(r)
+	c.checkOrigins(r)
 	if c.HTTP.PublicURL != "" {
 		checkBaseURL(r, "http.public_url", c.HTTP.PublicURL)
 	}
@@ -79,6 +82,25 @@ func (c *Config) checkSegments(r *report) {
 		}
 		taken[segment] = name
 	}
+}
+
+// checkOrigins requires origins as browsers write them, because they are compared as text.
+func (c *Config) checkOrigins(r *report) {
+	for i, origin := range c.HTTP.CORS.Origins {
+		key := fmt.Sprintf("http.cors.origins[%d]", i)
+		switch {
+		case origin == AnyOrigin && len(c.APIKeys) == 0 && !r.follows("api_keys"):
+			r.bad(key, origin, "named origins, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys, any web page that someone opens may use genbus")
+		case origin != AnyOrigin && !isOrigin(origin):
+			r.bad(key, origin, `an origin in lower case, without a path and a default port, such as https://app.example.com or http://localhost:5173; or "*"`)
+		}
+	}
+}
+
+func isOrigin(text string) bool {
+	scheme, host, _ := strings.Cut(text, "://")
+	defaultPort, known := map[string]string{"http": ":80", "https": ":443"}[scheme]
+	return originPattern.MatchString(text) && !(known && strings.HasSuffix(host, defaultPort))
 }
 
 func (c *Config) checkChoices(r *report) {

@@ -15,6 +15,7 @@ var fieldComments = map[string]string{
 	"BodiesStreams.MaxBytes":              "Maximum bytes of each tenant's object store, which NATS reserves. Some NATS accounts require a limit. Must exceed limits.bodies_bytes, because accepted jobs store replies beyond that. 0: no limit. Default: 0.",
 	"Breaker.Failures":                    "Consecutive failures (unreachable, no answer, 5xx) that open the breaker. For video creates on routes with another upstream, the first failure opens it. 0: no breaker. Default: 10.",
 	"Breaker.OpenFor":                     "How long the breaker stays open before one job may try again. Default: 15s.",
+	"CORS.Origins":                        "Origins whose web pages may call the API with a key, such as https://app.example.com; \"*\" for all, which needs API keys. Default: none.",
 	"Chat.FinishForSubscribers":           "Finish an inline chat for its subscribers after the last attached caller disconnects. Default: false.",
 	"Chat.InlineEvents":                   "Whether inline chats publish events: on (while the log has capacity) or off. Default: on.",
 	"Chat.MaxAttempts":                    "Maximum attempts at a queued chat. genbus retries if the process dies or the upstream fails temporarily. 1: no retry. Default: 2.",

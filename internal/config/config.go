@@ -70,8 +70,19 @@ type HTTP struct {
 	// Silence after which genbus sends an SSE comment line, so that proxies keep the stream open.
 	// Default: 15s.
 	SSEPing time.Duration `yaml:"sse_ping"`
+	CORS    CORS          `yaml:"cors"`
 	TLS     ServerTLS     `yaml:"tls"`
 }
+
+// CORS lets web pages of other origins call the HTTP API.
+type CORS struct {
+	// Origins whose web pages may call the API with a key, such as https://app.example.com; "*" for
+	// all, which needs API keys. Default: none.
+	Origins []string `yaml:"origins"`
+}
+
+// AnyOrigin is the element of CORS.Origins that stands for every origin.
+const AnyOrigin = "*"
 
 // GRPC configures the gRPC server.
 type GRPC struct {

@@ -22,7 +22,7 @@ const (
 	InvalidJSON Code = "invalid_json"
 	// BodyTooLarge means that the body exceeds the size limit.
 	BodyTooLarge Code = "body_too_large"
-	// UnsupportedMedia means that the path does not accept this content type.
+	// UnsupportedMedia means that the path does not accept this content type or content encoding.
 	UnsupportedMedia Code = "unsupported_media_type"
 	// InvalidAPIKey means that the API key is missing, unknown or expired, or an operator key was sent
 	// to a tenant method.
@@ -218,7 +218,7 @@ var table = []Meaning{
 	{InvalidRequest, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "Correct the field that the message names.", ""},
 	{InvalidJSON, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "Send one valid JSON object without duplicate names.", ""},
 	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "Send a URL instead of inline data.", "Raise the limit if the message names one."},
-	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "Send application/json.", ""},
+	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "Send application/json, without a content encoding or with gzip.", ""},
 	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "Send `Authorization: Bearer <key>` with a tenant key, or with an operator key for operator methods.", "Check the key and its not_after in api_keys or operator_keys."},
 	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a model from GET /v1/models.", "Add a route for the model."},
 	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "Use the path that the message names.", ""},

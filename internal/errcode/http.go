@@ -70,6 +70,9 @@ func (e *Error) WriteHTTP(w http.ResponseWriter) {
 	_, _ = w.Write(e.Envelope())
 }
 
+// HeaderCode is the header with the code of an error answer.
+const HeaderCode = "Genbus-Error-Code"
+
 // HeaderShouldRetry tells the OpenAI SDKs whether to retry a request. Without it they retry every
 // 408, 409, 429 and 5xx.
 const HeaderShouldRetry = "X-Should-Retry"
@@ -77,7 +80,7 @@ const HeaderShouldRetry = "X-Should-Retry"
 // SetHeader sets the headers of an error answer, regardless of its body. X-Should-Retry follows the
 // table unless the caller has set it.
 func (e *Error) SetHeader(h http.Header) {
-	h.Set("Genbus-Error-Code", string(e.Code))
+	h.Set(HeaderCode, string(e.Code))
 	if s := e.RetryAfterText(); s != "" {
 		h.Set("Retry-After", s)
 	}

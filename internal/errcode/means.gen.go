@@ -6,7 +6,7 @@ var means = map[Code]string{
 	InvalidRequest:        "A request field is missing or invalid, or the body is too deeply nested or has too many values.",
 	InvalidJSON:           "The body is not a single JSON object.",
 	BodyTooLarge:          "The body exceeds the size limit.",
-	UnsupportedMedia:      "The path does not accept this content type.",
+	UnsupportedMedia:      "The path does not accept this content type or content encoding.",
 	InvalidAPIKey:         "The API key is missing, unknown or expired, or an operator key was sent to a tenant method.",
 	ModelNotFound:         "No route serves the model, or its route is draining.",
 	WrongProtocol:         "The model's route uses a different protocol from the path.",

@@ -16,8 +16,8 @@ var ErrBadGzip = errors.New("the answer's gzip data is damaged")
 // gzipMagic is the prefix of all gzip data. JSON and event streams never start with it.
 const gzipMagic = "\x1f\x8b"
 
-// Encoding returns the content codings in an answer's header other than identity, or "". genbus
-// asks for identity, but some servers and proxies compress anyway.
+// Encoding returns the content codings in a header other than identity, or "". genbus asks
+// upstreams for identity, but some servers and proxies compress anyway.
 func Encoding(h http.Header) string {
 	var codings []string
 	for _, value := range h.Values("Content-Encoding") {

@@ -172,7 +172,7 @@ func TestStreamsPingAndEndAtShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	const ping = ": ping\n\n"
+	const ping = ": ping\n"
 	var got strings.Builder
 	buf := make([]byte, 1)
 	for after := ""; strings.Count(after, ping) < 3; _, after, _ = strings.Cut(got.String(), "id: 1\n") {

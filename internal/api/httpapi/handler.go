@@ -26,6 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/contract"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // Pages serves the operator console at all paths under /console.
@@ -61,7 +62,9 @@ type Handler struct {
 	propagator propagation.TextMapPropagator
 	log        *slog.Logger
 	mux        *patterns
-	queries    map[string]parameters // by pattern
+	queries    map[string]parameters       // by pattern
+	surfaces   map[string]upstream.Surface // by segment
+	origins    []string                    // of web pages that may call the API
 	root       http.Handler
 }
 
@@ -100,6 +103,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.mux.Handle("GET "+pathJobs, o.Health.JobsReadyz())
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
 	served := o.Config.Now().HTTP // changes to these settings need a restart
+	h.origins = served.CORS.Origins
 	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
@@ -183,8 +187,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	h.expectBody(w, r)
 	endAfterChunks(w, r)
 	defer h.finish(res, begin)
+	if h.share(res, r) {
+		return
+	}
 	if part := h.emptyPart(r); part != "" {
-		errcode.New(errcode.NotFound, "the %s in %s is empty", part, errcode.Clip(r.URL.Path, 256)).WriteHTTP(plain{res})
+		res.refuse(plain{res}, errcode.New(errcode.NotFound, "the %s in %s is empty", part, errcode.Clip(r.URL.Path, 256)))
 		return
 	}
 	h.mux.ServeHTTP(res, r)
@@ -231,7 +238,7 @@ func (h *Handler) finish(res *response, begin time.Time) {
 		h.log.ErrorContext(res.r.Context(), "panic in an HTTP handler", telemetry.KeyRequestID, res.Header().Get("X-Request-Id"),
 			telemetry.KeyRoute, res.r.Pattern, telemetry.KeyError, p, "stack", string(debug.Stack()))
 		if !begun {
-			core.PanicFault().WriteHTTP(res)
+			res.refuse(res, core.PanicFault())
 		}
 	}
 	status := res.status
@@ -275,5 +282,5 @@ func (h *Handler) asResponse(w http.ResponseWriter, r *http.Request) *response {
 	if res, ok := w.(*response); ok {
 		return res
 	}
-	return &response{ResponseWriter: w, r: r, timeout: h.core.WriteTimeout}
+	return &response{ResponseWriter: w, r: r, timeout: h.core.WriteTimeout, surface: h.surfaceOf(r.URL.Path)}
 }

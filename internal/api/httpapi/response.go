@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // response records the status of an answer, sets a deadline for each write, and replaces the mux's
@@ -14,6 +15,8 @@ type response struct {
 	http.ResponseWriter
 	r       *http.Request
 	timeout time.Duration // for one write
+	// surface is that of the vendor whose segment the path begins with. It is nil elsewhere.
+	surface upstream.Surface
 	status  int
 	// disconnected is set if the status is 5xx and the client had already disconnected.
 	disconnected bool
@@ -41,7 +44,7 @@ func (w *response) WriteHeader(status int) {
 	if w.r.Pattern == "" {
 		if f := unmatched(status, w.r, w.Header().Get("Allow")); f != nil {
 			w.replaced = true
-			f.WriteHTTP(plain{w})
+			w.refuse(plain{w}, f)
 			return
 		}
 	}
@@ -59,6 +62,21 @@ func (w *response) Write(b []byte) (int, error) {
 	}
 	w.arm()
 	return w.ResponseWriter.Write(b)
+}
+
+// refuse writes an error that no exchange answers to out, which is w or plain{w}. Below a vendor's
+// segment it has the vendor's envelope.
+func (w *response) refuse(out http.ResponseWriter, f *errcode.Error) {
+	if w.surface == nil {
+		f.WriteHTTP(out)
+		return
+	}
+	h := out.Header()
+	f.SetHeader(h)
+	h["Content-Type"] = []string{"application/json"}
+	status, answer := w.surface.Refuse(f, h.Get("X-Request-Id"))
+	out.WriteHeader(status)
+	_, _ = out.Write(answer) // the client may have disconnected
 }
 
 // unmatched returns the error that replaces the mux's own answer, or nil if that answer is a

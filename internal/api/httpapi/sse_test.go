@@ -145,7 +145,7 @@ func TestBlocksThatComeTogetherAreOneWrite(t *testing.T) {
 	}
 	s.last = time.Time{}
 	s.tick()
-	if body := w.body.String(); !strings.HasSuffix(body, "xx\n\n: ping\n\n") {
+	if body := w.body.String(); !strings.HasSuffix(body, "xx\n\n: ping\n") {
 		t.Errorf("the ping does not follow the blocks: %q", body[len(body)-40:])
 	}
 }

@@ -18,15 +18,24 @@ import (
 
 // vendorRoutes mounts the paths of every protocol that has a surface for its vendor's own clients.
 func (h *Handler) vendorRoutes() {
+	h.surfaces = map[string]upstream.Surface{}
 	for _, p := range registry.All() {
 		if p.Surface == nil {
 			continue
 		}
+		segment := h.cfg.Now().HTTP.Segments[p.Name]
+		h.surfaces[segment] = p.Surface
 		for _, pattern := range p.Surface.Patterns() {
 			method, path, _ := strings.Cut(pattern, " ")
-			h.mux.HandleFunc(method+" /"+h.cfg.Now().HTTP.Segments[p.Name]+path, h.vendor(p))
+			h.mux.HandleFunc(method+" /"+segment+path, h.vendor(p))
 		}
 	}
+}
+
+// surfaceOf returns the surface of the vendor whose segment a path begins with, or nil.
+func (h *Handler) surfaceOf(path string) upstream.Surface {
+	segment, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return h.surfaces[segment]
 }
 
 // vendor returns a handler that serves a vendor's own clients, in the vendor's envelopes.
@@ -43,7 +52,6 @@ func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
 type vendorExchange struct {
 	*exchange
 	wire upstream.Protocol
-	raw  []byte // the body; nil until it has been read
 }
 
 // identify finds the tenant by an API key or else by the vendor's signature. It tries the key first
@@ -65,28 +73,25 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 		return "", refusal
 	}
 	if tenant, _, known := x.h.cfg.Now().Pair(signature.AccessKey); known && signature.CoversBody {
-		// The signature has not been verified yet, so read no more than the tenant may send.
-		if err := x.readBody(min(x.bodyLimit(), int64(x.h.cfg.LimitsOf(tenant).MaxBodyBytes))); err != nil {
+		// The signature has not been verified yet, so read no more than the tenant may send. Clients
+		// sign the bytes that they send.
+		raw, err := x.encodedBody(min(x.bodyLimit(), int64(x.h.cfg.LimitsOf(tenant).MaxBodyBytes)))
+		if err != nil {
 			return "", err
 		}
-		signature, _ = x.wire.Surface.Signature(x.r, x.raw)
+		signature, _ = x.wire.Surface.Signature(x.r, raw)
 	}
 	return x.h.core.Callers.Signer(signature)
 }
 
-// readBody reads the body of a POST once, up to a limit in bytes.
-func (x *vendorExchange) readBody(limit int64) (err error) {
-	if x.r.Method == http.MethodPost && x.raw == nil {
-		x.raw, err = x.bodyUpTo(limit)
+func (x *vendorExchange) serve(*exchange) (err error) {
+	var raw []byte
+	if x.r.Method == http.MethodPost {
+		if raw, err = x.body(); err != nil {
+			return err
+		}
 	}
-	return err
-}
-
-func (x *vendorExchange) serve(*exchange) error {
-	if err := x.readBody(x.bodyLimit()); err != nil {
-		return err
-	}
-	call, err := x.wire.Surface.Read(x.r, x.raw)
+	call, err := x.wire.Surface.Read(x.r, raw)
 	if err != nil {
 		return err
 	}

@@ -49,10 +49,13 @@ func (x *exchange) jsonOrForm() ([]byte, error) {
 		return x.body()
 	}
 	limit := x.bodyLimit()
-	if x.r.ContentLength > limit {
-		return nil, tooLarge(limit)
+	sent, err := x.sentBody(limit)
+	if err != nil {
+		return nil, err
 	}
-	x.r.Body = http.MaxBytesReader(x.ResponseWriter, x.r.Body, limit)
+	if x.r.Body, err = x.decoded(sent, limit); err != nil {
+		return nil, err
+	}
 	form, err := x.r.MultipartReader()
 	if err != nil {
 		return nil, errcode.New(errcode.InvalidRequest, "the form cannot be read: %w", err)

@@ -111,6 +111,10 @@ func TestVideosWithoutAPrompt(t *testing.T) {
 			t.Errorf("%s: the upstream gets %s, want %s", row.path, got, row.body)
 		}
 	}
+	several := `{"model":"sandbox-videos","images":["https://example.com/a.png","data:image/png;base64,aGk="],"prompt":"p"}` // as refusals of forms advise
+	if a := w.Post("/v1/videos", several); a.Status != http.StatusOK || w.workBody(a.Header.Get("Genbus-Job-Id")) != several {
+		t.Errorf("several pictures in JSON: %d %s", a.Status, a.Body)
+	}
 	file := formBody(t, plainFields[0], []string{"input_reference", "a.png", "\x89PNG\r\n\x1a\n"})
 	if a := w.Post("/v1/videos", file, "Content-Type", formType); a.Status != http.StatusOK {
 		t.Errorf("a form with a file: %d %s", a.Status, a.Body)
@@ -144,6 +148,7 @@ func TestMalformedForms(t *testing.T) {
 		"not a form at all":         {`{"model":"sandbox-videos","prompt":"a cat"}`, formType, 400, "invalid_request", "form"},
 		"a field given twice":       {with([]string{"prompt", "a dog"}), formType, 400, "invalid_request", "prompt: is given more than once"},
 		"a file that is unknown":    {with([]string{"mask", "m.png", "x"}), formType, 400, "invalid_request", "mask: is a file; only input_reference can be one"},
+		"two files":                 {with([]string{"mask[]", "m.png", "x"}), formType, 400, "invalid_request", "send other files as URLs or data: URLs in a JSON body"},
 		"an empty file":             {with([]string{"input_reference", "m.png", ""}), formType, 400, "invalid_request", "empty file"},
 		"a list":                    {with([]string{"images[]", "x"}), formType, 400, "invalid_request", "send lists as JSON"},
 		"too large":                 {with([]string{"input_reference", "m.png", strings.Repeat("x", 9<<10)}), formType, 413, "body_too_large", "8192"},

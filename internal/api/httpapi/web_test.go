@@ -296,7 +296,10 @@ func TestPanics(t *testing.T) {
 			t.Errorf("%s: %d %v %s", path, a.Status, a.Header, a.Body)
 		}
 	}
-	if n := w.counter("genbus_http_requests_total", map[string]string{"code": "500"}); n != 2 {
+	if a := w.Post(apitest.KlingText, apitest.KlingBody); a.Status != http.StatusInternalServerError || a.VendorCode(t) != 5000 {
+		t.Errorf("a vendor's path: %d %s", a.Status, a.Body)
+	}
+	if n := w.counter("genbus_http_requests_total", map[string]string{"code": "500"}); n != 3 {
 		t.Errorf("%v panics were counted", n)
 	}
 	if a := w.Get("/healthz"); a.Status != http.StatusOK {

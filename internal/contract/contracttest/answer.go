@@ -53,8 +53,13 @@ func (d *Document) CheckAnswer(a Answer) error {
 // checkUnmatched checks an error that every path may return. Vendor paths use the vendor's
 // envelope.
 func (d *Document) checkUnmatched(a Answer) error {
-	if a.Method == http.MethodHead || d.Check(a.Body, "components", "schemas", "KlingRefusal") == nil {
+	if a.Method == http.MethodHead {
 		return nil
+	}
+	for _, envelope := range []string{"KlingRefusal", "JimengRefusal"} {
+		if d.Check(a.Body, "components", "schemas", envelope) == nil {
+			return nil
+		}
 	}
 	return d.Check(a.Body, "components", "schemas", "Error")
 }

@@ -136,7 +136,7 @@ func TestRefuse(t *testing.T) {
 	t.Parallel()
 	named := map[errcode.Code][2]int{
 		errcode.InvalidRequest: {400, 50215}, errcode.InvalidJSON: {400, 50215}, errcode.InvalidPageToken: {400, 50215},
-		errcode.UnsupportedMedia: {400, 50215}, errcode.WrongProtocol: {400, 50215}, errcode.ModelNotFound: {400, 50215},
+		errcode.UnsupportedMedia: {415, 50215}, errcode.WrongProtocol: {400, 50215}, errcode.ModelNotFound: {400, 50215},
 		errcode.IdempotencyKeyReused: {400, 50215}, errcode.BodyTooLarge: {413, 50215},
 		errcode.NotFound: {404, 50215}, errcode.MethodNotAllowed: {405, 50215},
 		errcode.RateLimited: {429, 50429}, errcode.TenantFull: {429, 50430},

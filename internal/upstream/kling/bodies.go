@@ -49,9 +49,12 @@ var (
 	mutedRules = append([]body.Rule{modelRule, {Name: "prompt", Wrong: body.IsString}}, optionalRules...)
 )
 
-// Check checks the members whose format the vendor fixes. The other members depend on the model and
-// are left to the vendor.
+// Check refuses bodies for other kinds of tasks, and checks the members whose format the vendor
+// fixes. The other members depend on the model and are left to the vendor.
 func (bodies) Check(d body.Document) []body.Violation {
+	if member, wrong := notServed(d); member != "" {
+		return []body.Violation{{Field: member, Description: wrong}}
+	}
 	if kindOf(d) == imageToVideo || jsontext.Value(d.Member("multi_prompt")).Kind() == '[' {
 		return d.Check(mutedRules)
 	}

@@ -51,14 +51,6 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 	return passedOn(sub, create.Resubmission)
 }
 
-// kindOf returns the kind of video that a create body asks for, which is also its path segment.
-func kindOf(d body.Document) string {
-	if d.Text("image") != "" || d.Text("image_tail") != "" {
-		return imageToVideo
-	}
-	return textToVideo
-}
-
 // dropToken drops the token if the vendor reported it as stale, and reports whether it did.
 func (c *client) dropToken(e *upstream.Error) bool {
 	if c.signer == nil || !staleToken(e) {

@@ -81,8 +81,10 @@ func refusalOf(c errcode.Code) (status, code int) {
 		return http.StatusUnauthorized, 1000
 	case errcode.WrongProtocol:
 		return http.StatusBadRequest, 1200
-	case errcode.InvalidRequest, errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia, errcode.InvalidPageToken, errcode.IdempotencyKeyReused:
+	case errcode.InvalidRequest, errcode.InvalidJSON, errcode.BodyTooLarge, errcode.InvalidPageToken, errcode.IdempotencyKeyReused:
 		return http.StatusBadRequest, 1201
+	case errcode.UnsupportedMedia:
+		return http.StatusUnsupportedMediaType, 1201
 	case errcode.MethodNotAllowed:
 		return http.StatusNotFound, 1202
 	case errcode.ModelNotFound, errcode.TaskNotFound, errcode.NotFound:

@@ -162,7 +162,7 @@ func TestRefuse(t *testing.T) {
 		errcode.InvalidRequest:       {400, 1201},
 		errcode.InvalidJSON:          {400, 1201},
 		errcode.BodyTooLarge:         {400, 1201},
-		errcode.UnsupportedMedia:     {400, 1201},
+		errcode.UnsupportedMedia:     {415, 1201},
 		errcode.IdempotencyKeyReused: {400, 1201},
 		errcode.MethodNotAllowed:     {404, 1202},
 		errcode.ModelNotFound:        {404, 1203},

@@ -63,12 +63,15 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	}
 }
 
-// readCreate refuses a body on the path for the other kind of task, as the vendor does.
+// readCreate refuses a body on the path for another kind of task, as the vendor does.
 // Bodies.Check checks the other members.
 func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	d := body.Parse(raw)
 	if err := d.Err(); err != nil {
 		return upstream.Call{}, body.Fault(err)
+	}
+	if member, wrong := notServed(d); member != "" {
+		return upstream.Call{}, invalid(member, "%s", wrong)
 	}
 	if fits := kindOf(d); fits != kind {
 		return upstream.Call{}, wrongPath(d, base+fits)
@@ -91,7 +94,7 @@ func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 
 func wrongPath(d body.Document, right string) error {
 	for _, member := range []string{"image", "image_tail"} {
-		if d.Text(member) != "" {
+		if isSet(d.Member(member)) {
 			return invalid(member, "makes it an image-to-video task; POST the body to %s", right)
 		}
 	}

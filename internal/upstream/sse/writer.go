@@ -44,7 +44,8 @@ func AppendData(dst, block []byte) []byte {
 }
 
 // AppendComment appends a comment to dst. A comment keeps a connection alive and must not be inside
-// an event.
+// an event. No blank line follows, because openai-go before 3.43 takes one for the end of an event
+// and fails on an event without data.
 func AppendComment(dst []byte, text string) []byte {
 	block := []byte(text)
 	for {
@@ -53,7 +54,7 @@ func AppendComment(dst []byte, text string) []byte {
 		dst = append(dst, line...)
 		dst = append(dst, '\n')
 		if !more {
-			return append(dst, '\n')
+			return dst
 		}
 		block = rest
 	}

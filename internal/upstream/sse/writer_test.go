@@ -29,7 +29,7 @@ func TestAppend(t *testing.T) {
 			}
 		})
 	}
-	if text := string(AppendComment([]byte("x\n"), "ping\ndata: no")); text != "x\n: ping\n: data: no\n\n" {
+	if text := string(AppendComment([]byte("x\n"), "ping\ndata: no")); text != "x\n: ping\n: data: no\n" {
 		t.Errorf("comment %q", text)
 	}
 }

@@ -109,6 +109,8 @@ func (f *form) set(p formPart, value []byte) error {
 	case i < 0:
 		i = len(f.members)
 		f.members = append(f.members, member{name: p.name, object: new(body.Object)})
+	case p.isFile:
+		return body.Errorf(p.field, "is given more than once; a form has one file; %s", otherFiles)
 	case p.key == "", f.members[i].object == nil, f.members[i].object.Has(p.key):
 		return body.Errorf(p.field, "is given more than once; send lists as JSON")
 	}

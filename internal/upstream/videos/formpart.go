@@ -20,6 +20,9 @@ const (
 	maxMediaType = 256 // longer ones are ignored
 )
 
+// otherFiles says what works for the files that a form cannot have.
+const otherFiles = "send other files as URLs or data: URLs in a JSON body"
+
 // formPart is a part of a form with its header parsed.
 type formPart struct {
 	field     string // the field's name as received
@@ -37,7 +40,12 @@ func readPart(part *multipart.Part) (formPart, error) {
 		return formPart{}, body.Errorf("", "is a form with a part that has no name")
 	}
 	p := formPart{field: params["name"], content: part}
-	if p.name, p.key, err = split(p.field); err != nil {
+	fileName, named := params["filename"]
+	p.name, p.key, err = split(p.field)
+	switch {
+	case err != nil && named && p.name != "":
+		return formPart{}, errNoFile(p.field)
+	case err != nil:
 		return formPart{}, err
 	}
 	switch strings.ToLower(part.Header.Get("Content-Transfer-Encoding")) {
@@ -46,7 +54,7 @@ func readPart(part *multipart.Part) (formPart, error) {
 		return formPart{}, body.Errorf(p.field, "has a transfer encoding that forms do not support; send the raw bytes")
 	}
 	p.setType(part.Header.Get("Content-Type"))
-	if fileName, named := params["filename"]; named {
+	if named {
 		p.isFile, p.fileName = true, baseName(fileName)
 	}
 	return p, p.checkFile()
@@ -78,11 +86,15 @@ func (p *formPart) isObject(text jsontext.Value) bool {
 func (p *formPart) checkFile() error {
 	switch {
 	case p.isFile && p.field != inputReference:
-		return body.Errorf(p.field, "is a file; only %s can be one", inputReference)
+		return errNoFile(p.field)
 	case !isFileName(p.fileName):
 		return body.Errorf(p.field, "has a file name longer than %d bytes or with control characters", maxFileName)
 	}
 	return nil
+}
+
+func errNoFile(field string) error {
+	return body.Errorf(field, "is a file; only %s can be one; %s", inputReference, otherFiles)
 }
 
 // dataURL describes the part's file. Its first bytes determine the media type if the client does
