@@ -179,7 +179,7 @@ func (c *Chat) try(ctx context.Context, req ChatRequest, slot *Slot, call func(*
 			return upstream.NotSent(opChat, err)
 		}
 	}
-	a.request = chat.Request{JobID: req.Job.ID, Body: sent.Bytes(), OnResend: slot.countResend}
+	a.request = chat.Request{JobID: req.Job.ID, Body: sent.Bytes(), OnResend: slot.countResend, OnSkip: slot.service.metrics.EventSkipped}
 	err := call(a)
 	if err == nil {
 		return nil
