@@ -153,7 +153,7 @@ func TestModelsAreMappedForEachUpstream(t *testing.T) {
 	if _, err := f.chat.Complete(t.Context(), request(false)); err != nil {
 		t.Fatal(err)
 	}
-	want := []call{{"a", "a-name", "chat_1"}, {"b", "mapped", "chat_1"}, {"c", "m", "chat_1"}}
+	want := []call{{"a", "a-name", "chat_1", ""}, {"b", "mapped", "chat_1", ""}, {"c", "m", "chat_1", ""}}
 	if !slices.Equal(f.calls, want) {
 		t.Errorf("calls %v, want %v", f.calls, want)
 	}
