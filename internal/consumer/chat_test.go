@@ -70,6 +70,10 @@ func TestChatOutcomes(t *testing.T) {
 		{"cut off, then answered", "sandbox-chat:drop_after_chunks=3,times=1", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 2},
 		{"cut off twice", "sandbox-chat:drop_after_chunks=3,times=9", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "", 2},
 		{"ends early, twice", "sandbox-chat:no_done,no_finish", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "stream_truncated", 2},
+		{"no choice, then answered", "sandbox-chat:no_choices,times=1", false, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 2},
+		{"no choice in a stream, twice", "sandbox-chat:no_choices", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_unavailable", 2},
+		{"odd events", "sandbox-chat:odd_events", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 1},
+		{"strict about stream_options", "sandbox-chat:no_stream_options", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 1},
 		{"broken upstream", "sandbox-chat:status=500,times=9", false, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_unavailable", 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestComplete(t *testing.T) {
 
 func TestStreamIsWhatSubscribersSee(t *testing.T) {
 	t.Parallel()
-	for _, model := range []string{"sandbox-chat-fast:chunks=700", "sandbox-chat:chunks=20,chunk_interval_ms=2", "sandbox-chat-fast:json_for_stream", "sandbox-chat-fast:big_chunk_bytes=400000"} {
+	for _, model := range []string{"sandbox-chat-fast:chunks=700", "sandbox-chat:chunks=20,chunk_interval_ms=2", "sandbox-chat-fast:json_for_stream", "sandbox-chat-fast:odd_events", "sandbox-chat-fast:big_chunk_bytes=400000"} {
 		t.Run(model, func(t *testing.T) {
 			t.Parallel()
 			x, _ := withSandbox(t, brokertest.Single(t), nil)
@@ -200,7 +200,7 @@ func TestUpstreamEndsTheStreamEarly(t *testing.T) {
 	t.Parallel()
 	x, _ := withSandbox(t, brokertest.Single(t), nil)
 	for suffix, want := range map[string]errcode.Code{
-		"drop_after_chunks=5": errcode.StreamTruncated, "error_after_chunks=5": errcode.UpstreamUnavailable, "chunks=5,no_done,no_finish": errcode.StreamTruncated,
+		"drop_after_chunks=5": errcode.StreamTruncated, "odd_events,drop_after_chunks=5": errcode.StreamTruncated, "error_after_chunks=5": errcode.UpstreamUnavailable, "chunks=5,no_done,no_finish": errcode.StreamTruncated,
 	} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()

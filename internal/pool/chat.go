@@ -44,6 +44,9 @@ type ChatRequest struct {
 	// Body is the caller's JSON. The call changes only the model name, and only if the route maps
 	// it. Body must not change until the reply is complete or the stream is closed.
 	Body body.Document
+	// AskForUsage adds a request for token usage to the body of a streamed chat. An upstream that
+	// refuses this gets the body without it.
+	AskForUsage bool
 	// Queued is true for a queued chat. Queued chats fail over only if the upstream certainly did
 	// not start, because their attempts are counted and work that an upstream has done is paid for.
 	// Other chats fail over after any failure that another upstream might avoid.
@@ -180,8 +183,13 @@ func (c *Chat) try(ctx context.Context, req ChatRequest, slot *Slot, call func(*
 			return upstream.NotSent(opChat, err)
 		}
 	}
-	a.request = chat.Request{JobID: req.Job.ID, Body: sent.Bytes(), OnResend: slot.countResend}
-	err := call(a)
+	a.request = chat.Request{JobID: req.Job.ID, Body: sent.Bytes(), OnResend: slot.countResend, OnSkip: slot.service.metrics.EventSkipped}
+	var err error
+	if req.AskForUsage {
+		err = a.askForUsage(ctx, sent, call)
+	} else {
+		err = call(a)
+	}
 	if err == nil {
 		return nil
 	}

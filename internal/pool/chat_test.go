@@ -44,6 +44,14 @@ var failures = map[string]struct {
 	"too slow":              {refuse(408, ""), true, false},
 	"cut off":               {cut, true, false},
 	"unreadable":            {answer(200, "well"), true, false},
+	"no choice":             {answer(200, `{"id":"1","choices":[]}`), true, false},
+	"choices of null":       {answer(200, `{"id":"1","choices":null}`), true, false},
+	"error of a choice":     {answer(200, `{"id":"1","choices":[{"index":0,"error":{"message":"no","code":502}}]}`), true, false},
+	"balance within 200":    {answer(200, `{"id":"1","choices":null,"base_resp":{"status_code":1008,"status_msg":"no"}}`), true, true},
+	"sensitive within 200":  {answer(200, `{"id":"1","choices":null,"base_resp":{"status_code":1026,"status_msg":"no"}}`), false, false},
+	"stream of a usage":     {events(`{"id":"1","choices":[],"usage":{"total_tokens":1}}`, "[DONE]"), true, false},
+	"stream of nothing":     {events("[DONE]"), true, false},
+	"stream of pings":       {events("ping", "null"), true, false},
 	"error within 200":      {answer(200, `{"error":{"message":"no","code":"server_error"}}`), true, false},
 	"bad request":           {refuse(400, "invalid_request_error"), false, false},
 	"too long":              {refuse(400, "context_length_exceeded"), false, false},
@@ -145,7 +153,7 @@ func TestModelsAreMappedForEachUpstream(t *testing.T) {
 	if _, err := f.chat.Complete(t.Context(), request(false)); err != nil {
 		t.Fatal(err)
 	}
-	want := []call{{"a", "a-name", "chat_1"}, {"b", "mapped", "chat_1"}, {"c", "m", "chat_1"}}
+	want := []call{{"a", "a-name", "chat_1", ""}, {"b", "mapped", "chat_1", ""}, {"c", "m", "chat_1", ""}}
 	if !slices.Equal(f.calls, want) {
 		t.Errorf("calls %v, want %v", f.calls, want)
 	}

@@ -52,6 +52,22 @@ func TestStream(t *testing.T) {
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="b"} 0`, answeredByB)
 }
 
+// TestOddEventsAreCounted proves that heartbeats are counted, in streams and in whole replies that
+// arrive as a stream.
+func TestOddEventsAreCounted(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, byKey{"a": events("ping", firstBlock, "null", `{"type":"keepalive"}`, lastBlock, "[DONE]")}, nil, nil)
+			if _, err := run(t.Context(), f, request(false)); err != nil {
+				t.Fatal(err)
+			}
+			expectMetrics(t, f.metrics, `upstream_events_skipped_total{upstream="a"} 3`)
+		})
+	}
+}
+
 // TestStreamsDoNotMoveOnOnceBegun proves that a stream does not fail over after its first block.
 func TestStreamsDoNotMoveOnOnceBegun(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,11 @@
 package pool_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -25,7 +27,9 @@ type fleet struct {
 	pool    *pool.Pool
 	chooser *pool.Chooser
 	metrics *telemetry.Metrics
+	ups     config.Upstreams
 	client  *http.Client // of all keys
+	log     bytes.Buffer
 
 	mu    sync.Mutex
 	calls []call
@@ -34,6 +38,7 @@ type fleet struct {
 // call is a request that an upstream received.
 type call struct {
 	key, model, jobID string
+	streamOptions     string // JSON
 }
 
 // byKey maps key names, such as "a" or "a/1", to their answers.
@@ -68,7 +73,8 @@ func newFleet(t *testing.T, answers byKey, limit func(*config.Upstream), change 
 	if change != nil {
 		change(&r)
 	}
-	f.pool = pool.New(ups, pool.Options{Metrics: f.metrics})
+	f.ups = ups
+	f.pool = pool.New(ups, pool.Options{Metrics: f.metrics, Logger: slog.New(slog.NewTextHandler(&f.log, nil))})
 	f.chooser = f.pool.Chooser(r)
 	f.chat = pool.NewChat(f.chooser, func(a pool.UpstreamKey) *chat.Client { return clients[a] })
 	return f
@@ -83,12 +89,16 @@ func keyOf(s string) pool.UpstreamKey {
 func (f *fleet) serve(t *testing.T, a pool.UpstreamKey, answer http.HandlerFunc) *chat.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var request struct{ Model string }
+		var request struct {
+			Model         string
+			StreamOptions json.RawMessage `json:"stream_options"`
+		}
 		raw, _ := io.ReadAll(r.Body)
 		_ = json.Unmarshal(raw, &request)
 		f.mu.Lock()
-		f.calls = append(f.calls, call{a.String(), request.Model, r.Header.Get("Idempotency-Key")})
+		f.calls = append(f.calls, call{a.String(), request.Model, r.Header.Get("Idempotency-Key"), string(request.StreamOptions)})
 		f.mu.Unlock()
+		r.Body = io.NopCloser(bytes.NewReader(raw))
 		answer(w, r)
 	}))
 	t.Cleanup(func() {

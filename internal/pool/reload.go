@@ -28,6 +28,7 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 }
 
 func (s *service) reload(u config.Upstream, generation int, renewed []UpstreamKey) {
+	s.usage = usageUnknown // the upstream may be another one now
 	if s.breaks != u.Breaker {
 		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
 		s.creates.apply(peerNotification{})

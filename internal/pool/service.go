@@ -29,6 +29,8 @@ type service struct {
 	troubleAt time.Time // time of trouble
 	recent    recent
 
+	usage usageOption
+
 	polls         recent
 	pollTrouble   string // last failed poll
 	pollTroubleAt time.Time

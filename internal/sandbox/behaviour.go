@@ -132,6 +132,12 @@ type Behaviour struct {
 	NoLastBlank bool `json:"no_last_blank,omitzero"`
 	// NullError adds "error":null to each chunk. Fault.
 	NullError bool `json:"null_error,omitzero"`
+	// OddEvents inserts a text, a null and a heartbeat before each event. Fault.
+	OddEvents bool `json:"odd_events,omitzero"`
+	// NoChoices answers without a choice. Fault.
+	NoChoices bool `json:"no_choices,omitzero"`
+	// NoStreamOptions refuses a request with stream_options. Fault.
+	NoStreamOptions bool `json:"no_stream_options,omitzero"`
 }
 
 // stringFields are the fields whose values in a model suffix are always strings.

@@ -88,9 +88,17 @@ func (s *Sandbox) createChat(w http.ResponseWriter, r *http.Request) {
 	if s.stalls(w, r, b) {
 		return
 	}
+	if b.NoStreamOptions && req.StreamOptions != nil {
+		writeInvalidChat(w, http.StatusBadRequest, errors.New("stream_options: extra inputs are not permitted"))
+		return
+	}
 	reply := s.replyTo(req, b)
 	w.Header().Set("X-Oneapi-Request-Id", newID("req_"))
-	if !req.Stream || b.JSONForStream {
+	switch {
+	case b.NoChoices && !req.Stream:
+		writeJSON(w, cmp.Or(b.Status, http.StatusOK), []byte(`{"id":"`+reply.id+`","object":"chat.completion","choices":null}`))
+		return
+	case !req.Stream || b.JSONForStream:
 		writeJSON(w, cmp.Or(b.Status, http.StatusOK), reply.appendCompletion(nil))
 		return
 	}

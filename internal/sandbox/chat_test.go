@@ -217,6 +217,22 @@ func TestStreamFaults(t *testing.T) {
 	if n := strings.Count(string(get(`{"null_error":true}`).body), `"error":null`); n != good-1 {
 		t.Errorf("null_error: %d, want %d", n, good-1)
 	}
+	if body := string(get(`{"odd_events":true}`).body); strings.Count(body, "data: ping\n\ndata: null\n\nevent: heartbeat\ndata: {") != good {
+		t.Errorf("odd_events: %q", body)
+	}
+	if list := events(t, get(`{"no_choices":true}`).body); len(list) != 2 || !strings.HasSuffix(list[0], `"choices":[]}`) || list[1] != "[DONE]" {
+		t.Errorf("no_choices: %q", list)
+	}
+	if v := b.chat(t, ask(`"sandbox":{"no_choices":true},`)).json(t); at(v, "object") != "chat.completion" || at(v, "choices") != nil {
+		t.Errorf("no_choices: %v", v)
+	}
+	strict := `"stream":true,"sandbox":{"no_stream_options":true},`
+	if a := b.chat(t, ask(strict+`"stream_options":{},`)); a.status != 400 || !strings.Contains(string(a.body), "stream_options") {
+		t.Errorf("no_stream_options: %d %s", a.status, a.body)
+	}
+	if a := b.chat(t, ask(strict)); a.status != 200 {
+		t.Errorf("no_stream_options: %d %s", a.status, a.body)
+	}
 	if body := get(`{"big_chunk_bytes":5000000}`).body; len(body) < 5_000_000 || len(events(t, body)) != good {
 		t.Errorf("big chunk: %d bytes", len(body))
 	}

@@ -20,6 +20,11 @@ func (s *Sandbox) stream(w http.ResponseWriter, r *http.Request, reply *reply, b
 		w.WriteHeader(b.Status)
 	}
 	sw := newStreamWriter(r.Context(), w, reply, b, interval)
+	if b.NoChoices {
+		sw.event(append(sw.chunkStart(reply), `[]}`...))
+		sw.lastEvent([]byte("[DONE]"))
+		return
+	}
 	sw.open()
 	sw.reasoning(reply.reasoning)
 	if !sw.content(reply) {
@@ -225,6 +230,11 @@ func (sw *streamWriter) startEvent() {
 		sw.buf = append(sw.buf, ": SANDBOX PROCESSING"...)
 		sw.buf = append(sw.buf, sw.eol...)
 		sw.buf = append(sw.buf, sw.eol...)
+	}
+	if sw.b.OddEvents {
+		for _, odd := range []string{"data: ping", "data: null", "event: heartbeat" + sw.eol + `data: {"time":1}`} {
+			sw.buf = append(sw.buf, odd+sw.eol+sw.eol...)
+		}
 	}
 	sw.buf = append(sw.buf, "data: "...)
 }

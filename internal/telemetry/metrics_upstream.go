@@ -16,6 +16,7 @@ type upstreamMetrics struct {
 	held        *prometheus.GaugeVec
 	retries     *prometheus.CounterVec
 	firstBlock  *prometheus.HistogramVec
+	skipped     *prometheus.CounterVec
 }
 
 func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
@@ -37,6 +38,8 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 			"Retries to upstreams: sent, or held back by the retry budget.", "outcome"),
 		firstBlock: histograms(f, requestBuckets, "upstream_first_block_seconds",
 			"Time from the start of a streamed chat's call to its first block.", "upstream"),
+		skipped: counters(f, "upstream_events_skipped_total",
+			"Events of streamed chats that are no part of the reply, such as heartbeats.", "upstream"),
 	}
 }
 
@@ -56,6 +59,7 @@ type UpstreamMetrics struct {
 
 	// Series without further labels.
 	moved           prometheus.Counter
+	skippedEvents   prometheus.Counter
 	first           prometheus.Observer
 	open, out, held prometheus.Gauge
 }
@@ -71,6 +75,8 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 		out:   u.keysOut.WithLabelValues(name),
 		held:  u.held.WithLabelValues(name),
 		first: u.firstBlock.WithLabelValues(name),
+
+		skippedEvents: u.skipped.WithLabelValues(name),
 	}
 }
 
@@ -85,6 +91,11 @@ func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.
 // FirstBlock records the time from the start of a streamed chat's call to its first block.
 func (u *UpstreamMetrics) FirstBlock(took time.Duration) {
 	u.first.Observe(took.Seconds())
+}
+
+// EventSkipped counts an event of a streamed chat that is no part of the reply.
+func (u *UpstreamMetrics) EventSkipped() {
+	u.skippedEvents.Inc()
 }
 
 // FailedOver counts a job that moved to another upstream.

@@ -41,7 +41,7 @@ func (j *job) attempt() error {
 		return err
 	}
 	defer slot.Release() // in case the upstream is not called
-	request, err := j.request()
+	request, err := j.held.Request.Body(j.ctx)
 	if errors.Is(err, broker.ErrBodyLost) {
 		return j.fail(0, errcode.New(errcode.InputLost, "job %s: %w", j.held.Name().ID, err))
 	}
@@ -158,21 +158,12 @@ func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 	return broker.Wait(ctx, d) == nil
 }
 
-// request returns the JSON to send upstream, which is the client's body. If the route has
-// queued_usage, the body of a stream also asks for usage.
-func (j *job) request() (body.Document, error) {
-	d, err := j.held.Request.Body(j.ctx)
-	if err == nil && j.held.Request.Item().GetStream() && j.route.QueuedUsage {
-		return chat.AskForUsage(d), nil
-	}
-	return d, err
-}
-
 func (j *job) call(request body.Document, slot *pool.Slot) (reply, error) {
 	ctx, span := j.held.Message.StartCall(j.ctx, "genbus.chat.call", j.chat().GetExecution())
 	n := j.held.Name()
 	r, err := j.callOnce(ctx, pool.ChatRequest{
 		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Request.Item().GetModel(), Body: request, Queued: true, Slot: slot, Tried: &j.tried,
+		AskForUsage: j.held.Request.Item().GetStream() && j.route.QueuedUsage,
 	})
 	hold.EndSpan(span, err)
 	return r, err

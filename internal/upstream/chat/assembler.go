@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/body"
 )
 
-// The rules for merging chunks into one reply. Unlisted fields keep their last value. But in a
-// delta, and in logprobs, arrays are concatenated.
+// The rules for merging chunks into one reply. Unlisted fields keep their last value. But arrays
+// grow: in logprobs by their elements, and in a delta by fragments of elements.
 var (
 	chunkSchema = schema{fields: map[string]field{
 		"id": {rule: ruleFirst}, "created": {rule: ruleFirst}, "model": {rule: ruleFirst},
@@ -20,7 +20,7 @@ var (
 		"index": {rule: ruleDrop}, "delta": {ruleInto, &deltaSchema}, "logprobs": {ruleInto, &logprobsSchema},
 		"message": {ruleInto, &schema{}},
 	}}
-	deltaSchema = schema{others: ruleMore, fields: map[string]field{
+	deltaSchema = schema{others: ruleList, fields: map[string]field{
 		"content": {rule: ruleJoin}, "refusal": {rule: ruleJoin}, "reasoning": {rule: ruleJoin}, "reasoning_content": {rule: ruleJoin},
 		"tool_calls": {rule: ruleCalls}, "function_call": {ruleInto, &functionSchema}, "audio": {ruleInto, &audioSchema},
 	}}

@@ -104,6 +104,62 @@ func TestAssembler(t *testing.T) {
 	}
 }
 
+// TestAssemblerLists checks the lists of deltas. Each is given by the elements of each delta.
+func TestAssemblerLists(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		deltas []string // elements, without brackets
+		want   string
+	}{
+		// OpenRouter.
+		"text of one index":      {[]string{`{"type":"reasoning.text","text":"Let","format":"f","index":0}`, `{"type":"reasoning.text","text":" me","format":"f","index":0}`, `{"type":"reasoning.text","signature":"Et8B","format":"f","index":0}`}, `{"type":"reasoning.text","text":"Let me","format":"f","index":0,"signature":"Et8B"}`},
+		"summary":                {[]string{`{"type":"reasoning.summary","summary":"a","index":0}`, `{"type":"reasoning.summary","summary":"b","index":0}`}, `{"type":"reasoning.summary","summary":"ab","index":0}`},
+		"encrypted":              {[]string{`{"type":"reasoning.encrypted","data":"AA","index":0}`, `{"type":"reasoning.encrypted","data":"BB","index":0}`, `{"data":"CC","index":0}`}, `{"type":"reasoning.encrypted","data":"AABBCC","index":0}`},
+		"two indexes":            {[]string{`{"type":"t","text":"a","index":0},{"type":"t","text":"b","index":1}`, `{"type":"t","text":"A","index":0}`, `{"type":"t","text":"B","index":1}`}, `{"type":"t","text":"aA","index":0},{"type":"t","text":"bB","index":1}`},
+		"types of one index":     {[]string{`{"type":"reasoning.summary","summary":"a","index":0}`, `{"type":"reasoning.encrypted","data":"AA","id":"rs_1","index":0}`, `{"type":"reasoning.summary","summary":"b","index":0}`}, `{"type":"reasoning.summary","summary":"a","index":0},{"type":"reasoning.encrypted","data":"AA","id":"rs_1","index":0},{"type":"reasoning.summary","summary":"b","index":0}`},
+		"ids of one index":       {[]string{`{"type":"reasoning.encrypted","data":"AA","id":"a","index":0}`, `{"type":"reasoning.encrypted","data":"BB","id":"b","index":0}`}, `{"type":"reasoning.encrypted","data":"AA","id":"a","index":0},{"type":"reasoning.encrypted","data":"BB","id":"b","index":0}`},
+		"type and id later":      {[]string{`{"index":0,"text":"a"}`, `{"index":0,"type":"t","id":"x","text":"b"}`, `{"index":0,"type":"u","text":"c"}`}, `{"index":0,"text":"ab","type":"t","id":"x"},{"index":0,"type":"u","text":"c"}`},
+		"signed, index 0 again":  {[]string{`{"type":"reasoning.text","text":"a","index":0}`, `{"type":"reasoning.text","signature":"S","index":0}`, `{"type":"reasoning.text","text":"b","index":0}`}, `{"type":"reasoning.text","text":"a","index":0,"signature":"S"},{"type":"reasoning.text","text":"b","index":0}`},
+		"the same signature":     {[]string{`{"text":"a","index":0,"signature":"S"}`, `{"text":"b","index":0,"signature":"S"}`}, `{"text":"ab","index":0,"signature":"S"}`},
+		"null and empty members": {[]string{`{"index":0,"id":null,"text":"a","signature":null}`, `{"index":0,"id":"","text":"","signature":""}`, `{"index":0,"text":"b"}`}, `{"index":0,"id":"","text":"ab","signature":""}`},
+		"numbers that change":    {[]string{`{"index":0,"text":"a","n":1}`, `{"index":0,"text":"b","n":2.0}`}, `{"index":0,"text":"ab","n":2.0}`},
+		"neither index nor id":   {[]string{`{"type":"reasoning.text","text":"a"}`, `{"type":"reasoning.text","text":"b"}`, `{"type":"reasoning.summary","summary":"c"}`}, `{"type":"reasoning.text","text":"ab"},{"type":"reasoning.summary","summary":"c"}`},
+		"an id alone":            {[]string{`{"id":"a","text":"1"}`, `{"id":"b","text":"2"}`, `{"id":"a","text":"3"}`}, `{"id":"a","text":"13"},{"id":"b","text":"2"}`},
+		// LiteLLM.
+		"thinking":              {[]string{`{"type":"thinking","thinking":"a","signature":""}`, `{"type":"thinking","thinking":"b","signature":""}`, `{"type":"thinking","thinking":"","signature":"S1"}`, `{"type":"redacted_thinking","data":"x"}`, `{"type":"thinking","thinking":"c","signature":""}`, `{"type":"thinking","thinking":"","signature":"S2"}`}, `{"type":"thinking","thinking":"ab","signature":"S1"},{"type":"redacted_thinking","data":"x"},{"type":"thinking","thinking":"c","signature":"S2"}`},
+		"thinking, all at once": {[]string{`{"type":"thinking","thinking":"a","signature":"S1"},{"type":"thinking","thinking":"b","signature":"S2"}`}, `{"type":"thinking","thinking":"a","signature":"S1"},{"type":"thinking","thinking":"b","signature":"S2"}`},
+		"unsigned, all at once": {[]string{`{"type":"thinking","thinking":"a"},{"type":"thinking","thinking":"b"}`}, `{"type":"thinking","thinking":"a"},{"type":"thinking","thinking":"b"}`},
+		// Mistral.
+		"thinking in parts": {[]string{`{"type":"thinking","thinking":[{"type":"text","text":"a"}]}`, `{"type":"thinking","thinking":[{"type":"text","text":"b"}]}`, `{"type":"text","text":"c"}`}, `{"type":"thinking","thinking":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},{"type":"text","text":"c"}`},
+		// Elements that arrive whole, and whose index is that in their chunk.
+		"images":                  {[]string{`{"type":"image_url","image_url":{"url":"data:A"},"index":0}`, `{"type":"image_url","image_url":{"url":"data:B"},"index":0}`}, `{"type":"image_url","image_url":{"url":"data:A"},"index":0},{"type":"image_url","image_url":{"url":"data:B"},"index":0}`},
+		"an image twice":          {[]string{`{"type":"image_url","image_url":{"url":"data:A"},"index":0}`, `{"type":"image_url","image_url":{"url":"data:A"},"index":0}`}, `{"type":"image_url","image_url":{"url":"data:A"},"index":0}`},
+		"data of images":          {[]string{`{"type":"image","data":"A","index":0}`, `{"type":"image","data":"B","index":0}`}, `{"type":"image","data":"A","index":0},{"type":"image","data":"B","index":0}`},
+		"annotations":             {[]string{`{"type":"url_citation","url_citation":{"url":"a"}}`, `{"type":"url_citation","url_citation":{"url":"b"}}`}, `{"type":"url_citation","url_citation":{"url":"a"}},{"type":"url_citation","url_citation":{"url":"b"}}`},
+		"annotations of an index": {[]string{`{"type":"url_citation","index":0,"url_citation":{"url":"a"}}`, `{"type":"url_citation","index":0,"title":"b"}`, `{"type":"url_citation","index":1,"url_citation":{"url":"c"}}`}, `{"type":"url_citation","index":0,"url_citation":{"url":"a"},"title":"b"},{"type":"url_citation","index":1,"url_citation":{"url":"c"}}`},
+		"no objects":              {[]string{`1`, `"a",[2],null`, `{"x":1}`}, `1,"a",[2],null,{"x":1}`},
+		"an odd index":            {[]string{`{"index":"0","text":"a"}`, `{"index":-1,"text":"b"}`, `{"index":null,"text":"c"}`}, `{"index":"0","text":"a"},{"index":-1,"text":"b"},{"index":null,"text":"c"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, list := range []string{"reasoning_details", "content", "x"} {
+				var blocks []string
+				for _, d := range tc.deltas {
+					blocks = append(blocks, delta(`{`+quote(list)+`:[`+d+`]}`))
+				}
+				content := `"content":null,`
+				if list == "content" {
+					content = ""
+				}
+				want := message(`{"role":"assistant",` + content + quote(list) + `:[` + tc.want + `]}`)
+				if diff := cmp.Diff(canonical(t, []byte(want)), canonical(t, []byte(assemble(t, blocks...)))); diff != "" {
+					t.Errorf("%s: %s", list, diff)
+				}
+			}
+		})
+	}
+}
+
 func TestAssemblerToolCalls(t *testing.T) {
 	t.Parallel()
 	call := func(id, name, arguments string) string {
@@ -185,6 +241,7 @@ func TestAssemblerLimits(t *testing.T) {
 		"unknown": {`{"x":"` + strings.Repeat("x", 5000) + `"}`, errReplyTooLarge},
 		"parts":   {delta(`{"content":[` + strings.Repeat("1,", 999) + `1]}`), errReplyTooLarge},
 		"choices": {`{"choices":[` + many(50, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]}`, errReplyTooLarge},
+		"items":   {delta(`{"x":[` + many(50, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]}`), errReplyTooLarge},
 		"calls":   {delta(`{"tool_calls":[` + many(50, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]}`), errReplyTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,6 +270,11 @@ func TestAssemblerLimits(t *testing.T) {
 		if err := NewAssembler(0).Add([]byte(tc.block)); !errors.Is(err, tc.err) {
 			t.Errorf("%s: error %v, want %v", name, err, tc.err)
 		}
+	}
+	// A list may be longer than what is merged.
+	long := `[` + many(3*maxItems, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]`
+	if got := assemble(t, delta(`{"x":`+long+`}`)); !strings.Contains(got, long) {
+		t.Errorf("a long list: %.300s", got)
 	}
 	a := NewAssembler(2000)
 	for range 100 {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
@@ -40,12 +39,13 @@ type call struct {
 	watch  *watch
 	resp   *http.Response
 	head   []byte // read by sniff, not yet returned
+	onSkip func()
 }
 
 // open sends req. It fails if no answer arrives or if the answer's status is not 2xx.
 func (c *Client) open(parent context.Context, req Request, accept string, limit limits) (*call, error) {
 	ctx, cancel := context.WithCancelCause(parent)
-	cl := &call{client: c, parent: parent, ctx: ctx, cancel: cancel}
+	cl := &call{client: c, parent: parent, ctx: ctx, cancel: cancel, onSkip: req.OnSkip}
 	cl.watch = newWatch(c.ep.Name, limit, cancel)
 	var err error
 	cl.resp, err = c.ep.DoRepeatable(ctx, op, req.OnResend, func(ctx context.Context) (*http.Request, error) {
@@ -138,14 +138,14 @@ func (cl *call) readReply() ([]byte, error) {
 		return nil, err
 	}
 	var p progress
-	failed, err := p.look(reply)
+	found, err := p.look(reply)
 	switch {
-	case failed:
-		return nil, cl.reportedError(reply)
+	case found == anError:
+		return nil, cl.reportedError(p.failure)
 	case err != nil || !validJSON(reply):
 		return nil, cl.found(CodeUnreadable, "the upstream's answer is not valid JSON", err)
-	case body.FindMember(reply, "choices") == nil:
-		return nil, cl.found(CodeUnreadable, "the upstream's answer has no choices", nil)
+	case !p.answered:
+		return nil, cl.empty(reply)
 	}
 	return reply, nil
 }
@@ -261,6 +261,15 @@ func (cl *call) reportedError(body []byte) *upstream.Error {
 	}
 	e.Reported = true
 	return judge(e)
+}
+
+// empty returns the error for an answer without a choice: the error that text describes, or an
+// unreadable answer.
+func (cl *call) empty(text []byte) *upstream.Error {
+	if e, readable := upstream.ParseErrorBody(text); readable && e.Code+e.Message != "" {
+		return cl.reportedError(text)
+	}
+	return cl.found(CodeUnreadable, "the upstream's answer has no choices", nil)
 }
 
 // found returns an error that genbus detected. cause may be nil.

@@ -27,7 +27,6 @@ func TestComplete(t *testing.T) {
 		"usual":            {"application/json", testReply, testReply, false},
 		"no media type":    {"", testReply, testReply, false},
 		"big":              {"application/json", big, big, false},
-		"no choice":        {"application/json", `{"choices":[]}`, `{"choices":[]}`, false},
 		"a stream":         {"text/event-stream", data(textChunk, finishChunk, usageChunk, "[DONE]"), `{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}],"usage":{"total_tokens":3}}`, true},
 		"a stream as JSON": {"application/json", ": hi\n\n" + data(textChunk, finishChunk), `{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, true},
 	} {
@@ -60,6 +59,7 @@ func TestCompleteErrors(t *testing.T) {
 		"error":           {200, `{"error":{"message":"boom","code":"server_error"}}`, "server_error", true, false},
 		"flat error":      {200, `{"code":"invalid_request","message":"boom","data":null}`, "invalid_request", true, true},
 		"no completion":   {200, `{"success":true}`, CodeUnreadable, false, false},
+		"no choice":       {200, `{"choices":[]}`, CodeUnreadable, false, false},
 		"cut off":         {200, testReply[:50], CodeUnreadable, false, false},
 		"not JSON inside": {200, `{"choices":[nonsense]}`, CodeUnreadable, false, false},
 		"HTML":            {200, `<html>`, CodeUnreadable, false, false},

@@ -20,7 +20,11 @@ func TestCorpus(t *testing.T) {
 		t.Run(a.Name+"/complete", func(t *testing.T) {
 			t.Parallel()
 			c := serve(t, Options{}, send(a, len(a.Body)))
-			reply, err := c.Complete(t.Context(), Request{JobID: "chat_1", Body: []byte(testBody)})
+			skipped := 0
+			reply, err := c.Complete(t.Context(), Request{JobID: "chat_1", Body: []byte(testBody), OnSkip: func() { skipped++ }})
+			if skipped != a.Want.Skipped {
+				t.Errorf("%d events skipped, want %d", skipped, a.Want.Skipped)
+			}
 			if wantError(t, a, err) {
 				return
 			}
@@ -30,13 +34,17 @@ func TestCorpus(t *testing.T) {
 			t.Run(a.Name+"/stream "+how, func(t *testing.T) {
 				t.Parallel()
 				c := serve(t, Options{}, send(a, size))
-				s, err := c.Stream(t.Context(), Request{JobID: "chat_1", Body: []byte(testBody)})
-				if err != nil {
+				skipped := 0
+				s, err := c.Stream(t.Context(), Request{JobID: "chat_1", Body: []byte(testBody), OnSkip: func() { skipped++ }})
+				if err == nil {
+					defer s.Close()
+					checkStream(t, a, s)
+				} else {
 					checkRefused(t, a, err)
-					return
 				}
-				defer s.Close()
-				checkStream(t, a, s)
+				if skipped != a.Want.Skipped {
+					t.Errorf("%d events skipped, want %d", skipped, a.Want.Skipped)
+				}
 			})
 		}
 	}

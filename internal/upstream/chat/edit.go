@@ -1,8 +1,13 @@
 package chat
 
-import "github.com/genbus/genbus/internal/body"
+import (
+	"strings"
 
-// The functions in this file set one member of a request's body and leave every other byte
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// AskForStream and AskForUsage set one member of a request's body and leave every other byte
 // unchanged. They never write to the given text. A stored body that cannot be edited keeps its
 // text.
 
@@ -16,4 +21,16 @@ func AskForUsage(d body.Document) body.Document {
 		options = body.Trusted([]byte(`{"include_usage":true}`))
 	}
 	return d.With("stream_options", options.Bytes())
+}
+
+// BlamesUsage reports whether a request failed because of what AskForUsage added. named is true if
+// the error names it. maybe is true if a refusal of the request names no cause at all: many servers
+// only say that a member is not permitted.
+func BlamesUsage(err *upstream.Error) (named, maybe bool) {
+	for _, text := range []string{err.Param, err.Message} {
+		named = named || strings.Contains(text, "stream_options") || strings.Contains(text, "include_usage")
+	}
+	maybe = err.Reported && (err.HTTPStatus == 400 || err.HTTPStatus == 422) && err.Scope == upstream.ScopeRequest && err.Param == "" &&
+		!strings.HasPrefix(err.Code, "content_") && !strings.HasPrefix(err.Code, "context_")
+	return named, maybe
 }

@@ -20,7 +20,11 @@ var (
 // progress tracks which choices of a reply have started and finished.
 type progress struct {
 	choices []choiceProgress
-	shape   shape
+	// answered is true once a choice has a finish_reason, or a message or delta with more than a
+	// role. A reply without such a choice is empty.
+	answered bool
+	failure  []byte // the body of the error, after anError
+	shape    shape
 }
 
 type choiceProgress struct {
@@ -51,30 +55,32 @@ func (p *progress) mark(index int, finished bool) error {
 	return nil
 }
 
-type findings struct {
-	named, choices, message, failed, finished bool
-}
-
-// look inspects a chunk or a whole reply. failed is true if block is an error.
-func (p *progress) look(block []byte) (failed bool, err error) {
+// look inspects a chunk or a whole reply. What follows a complete reply cannot spoil it, so look
+// then reports errors and damaged blocks as another.
+func (p *progress) look(block []byte) (finding, error) {
 	if p.shape.fits(block) {
-		return false, nil
+		return aChunk, nil
 	}
+	over := p.complete()
 	p.shape.reset()
 	f, err := p.walk(block)
-	// A bare {"code":..,"message":..} is an error, too.
-	failed = f.failed || f.message && !f.named && !f.choices
-	if err != nil || failed || f.finished {
+	found := f.kind()
+	if err != nil || found != aChunk || f.finished || !p.answered {
 		p.shape.reset()
-		return failed, err
+	} else {
+		p.shape.keep(block)
 	}
-	p.shape.keep(block)
-	return false, nil
+	if over && (err != nil || found == anError) {
+		return another, nil
+	}
+	p.failure = f.errorIn(block)
+	return found, err
 }
 
 func (p *progress) walk(block []byte) (f findings, err error) {
 	c := body.NewCursor(block)
 	for name := range c.Members() {
+		f.members++
 		if err := p.lookAtMember(c, body.MemberName(name), &f); err != nil {
 			return findings{}, err
 		}
@@ -88,17 +94,20 @@ func (p *progress) walk(block []byte) (f findings, err error) {
 func (p *progress) lookAtMember(c *body.Cursor, name []byte, f *findings) error {
 	switch string(name) {
 	case "choices":
-		f.choices = true
 		return p.lookAtChoices(c, f)
 	case "error":
 		f.failed = !isNothing(c.Value()) || f.failed
 	case "object":
 		f.named = true
 		f.failed = string(c.Value()) == `"error"` || f.failed
-	case "id":
+	case "id", "usage":
 		f.named = true
+	case "type":
+		f.typed = true
 	case "message", "detail", "msg":
 		f.message = !isNothing(c.Value()) || f.message
+	case typeBaseResp:
+		f.lookAtBaseResp(c.Value())
 	case "obfuscation":
 		p.shape.hole(c, c.Value())
 	}
@@ -110,7 +119,8 @@ func (p *progress) lookAtChoices(c *body.Cursor, f *findings) error {
 		return nil
 	}
 	for n := range c.Elements() {
-		index, finished := p.lookAtChoice(c, n)
+		f.choice = true
+		index, finished := p.lookAtChoice(c, n, f)
 		if c.Bad {
 			break
 		}
@@ -125,16 +135,19 @@ func (p *progress) lookAtChoices(c *body.Cursor, f *findings) error {
 	return nil
 }
 
-func (p *progress) lookAtChoice(c *body.Cursor, n int) (index int, finished bool) {
+func (p *progress) lookAtChoice(c *body.Cursor, n int, f *findings) (index int, finished bool) {
 	index = n
 	for name := range c.Members() {
 		switch string(body.MemberName(name)) {
 		case "index":
 			index = number(c.Value(), n)
 		case "finish_reason":
-			finished = isReason(c.Value())
-		case "delta":
+			finished = f.lookAtReason(c.Value())
+			p.answered = p.answered || finished
+		case "delta", "message":
 			p.lookAtDelta(c)
+		case "error":
+			f.lookAtChoiceError(c.Value())
 		}
 	}
 	return index, finished
@@ -144,8 +157,10 @@ func (p *progress) lookAtDelta(c *body.Cursor) {
 	if c.Peek() != '{' {
 		return
 	}
-	for range c.Members() {
-		p.shape.hole(c, c.Value())
+	for name := range c.Members() {
+		v := c.Value()
+		p.shape.hole(c, v)
+		p.answered = p.answered || !isNothing(v) && string(body.MemberName(name)) != "role"
 	}
 }
 
@@ -157,9 +172,6 @@ func isString(v []byte) bool { return len(v) >= 2 && v[0] == '"' }
 func validJSON(v []byte) bool {
 	return jsontext.Value(v).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
-
-// isReason reports whether v is a finish_reason. Some servers send "" instead of null.
-func isReason(v []byte) bool { return isString(v) && len(v) > 2 }
 
 // isNothing reports whether a value means that the member is not set, for example that there is no
 // error.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -14,53 +15,76 @@ const usualChunk = `{"id":"chatcmpl-CabcdefghijklmnopqrstuvwxyZ01","object":"cha
 func TestLookErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		block  string
-		failed bool
-		err    error
+		block string
+		found finding
+		err   error
 	}{
-		"chunk":                     {usualChunk, false, nil},
-		"error object":              {`{"error":{"message":"boom"}}`, true, nil},
-		"error string":              {`{"error":"boom"}`, true, nil},
-		"error null":                {`{"id":"x","error":null,"choices":[]}`, false, nil},
-		"error null, spaced":        {"{ \"error\" : null , \"choices\" : [ ] }", false, nil},
-		"error empty":               {`{"error":"","choices":[]}`, false, nil},
-		"error name escaped":        {`{"\u0065rror":{"message":"boom"}}`, true, nil},
-		"error beside choices":      {`{"id":"x","choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}],"error":{"code":502}}`, true, nil},
-		"vLLM":                      {`{"object":"error","message":"boom","code":400}`, true, nil},
-		"flat":                      {`{"code":"x","message":"boom","data":null}`, true, nil},
-		"detail":                    {`{"detail":"boom"}`, true, nil},
-		"error in content":          {`{"choices":[{"index":0,"delta":{"content":"\"error\":{\"message\":1}"}}]}`, false, nil},
-		"error as content":          {`{"choices":[{"index":0,"delta":{"content":"error"}}]}`, false, nil},
-		"error below":               {`{"choices":[{"index":0,"delta":{"error":{"a":1}}}],"x":{"error":"y"}}`, false, nil},
-		"finish_reason in content":  {`{"choices":[{"index":0,"delta":{"content":"\"finish_reason\":\"stop\""}}]}`, false, nil},
-		"choices null":              {`{"choices":null,"usage":{}}`, false, nil},
-		"array":                     {`[1]`, false, errBadBlock},
-		"text":                      {`hello`, false, errBadBlock},
-		"cut":                       {`{"choices":[{"index":0`, false, errBadBlock},
-		"cut string":                {`{"choices":[{"index":0,"delta":{"content":"abc\"`, false, errBadBlock},
-		"two objects":               {`{"a":1}{"b":2}`, false, errBadBlock},
-		"comma at the end":          {`{"a":1,}`, false, errBadBlock},
-		"comma at the start":        {`{,"a":1}`, false, errBadBlock},
-		"no colon":                  {`{"a" 1}`, false, errBadBlock},
-		"no value":                  {`{"a":}`, false, errBadBlock},
-		"empty":                     {``, false, errBadBlock},
-		"choices of the wrong kind": {`{"choices":{"0":1}}`, false, errBadBlock},
-		"choice of the wrong kind":  {`{"choices":[1]}`, false, errBadBlock},
+		"chunk":                     {usualChunk, aChunk, nil},
+		"error object":              {`{"error":{"message":"boom"}}`, anError, nil},
+		"error string":              {`{"error":"boom"}`, anError, nil},
+		"error null":                {`{"id":"x","error":null,"choices":[]}`, aChunk, nil},
+		"error null, spaced":        {"{ \"error\" : null , \"choices\" : [ ] }", aChunk, nil},
+		"error empty":               {`{"error":"","choices":[]}`, aChunk, nil},
+		"error name escaped":        {`{"\u0065rror":{"message":"boom"}}`, anError, nil},
+		"error beside choices":      {`{"id":"x","choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}],"error":{"code":502}}`, anError, nil},
+		"vLLM":                      {`{"object":"error","message":"boom","code":400}`, anError, nil},
+		"flat":                      {`{"code":"x","message":"boom","data":null}`, anError, nil},
+		"detail":                    {`{"detail":"boom"}`, anError, nil},
+		"error in content":          {`{"choices":[{"index":0,"delta":{"content":"\"error\":{\"message\":1}"}}]}`, aChunk, nil},
+		"error as content":          {`{"choices":[{"index":0,"delta":{"content":"error"}}]}`, aChunk, nil},
+		"error below":               {`{"choices":[{"index":0,"delta":{"error":{"a":1}}}],"x":{"error":"y"}}`, aChunk, nil},
+		"finish_reason in content":  {`{"choices":[{"index":0,"delta":{"content":"\"finish_reason\":\"stop\""}}]}`, aChunk, nil},
+		"error of a choice":         {`{"id":"x","choices":[{"index":0,"delta":{},"error":{"code":502}}]}`, anError, nil},
+		"error null of a choice":    {`{"id":"x","choices":[{"index":0,"delta":{},"error":null}]}`, aChunk, nil},
+		"finish_reason error":       {`{"id":"x","choices":[{"index":0,"finish_reason":"Error"}]}`, anError, nil},
+		"base_resp":                 {`{"id":"x","choices":null,"base_resp":{"status_code":1008,"status_msg":"no"}}`, anError, nil},
+		"base_resp of a success":    {`{"id":"x","choices":[],"base_resp":{"status_code":0,"status_msg":""}}`, aChunk, nil},
+		"base_resp of texts":        {`{"id":"x","base_resp":{"status_code":"0"}}`, aChunk, nil},
+		"base_resp null":            {`{"id":"x","base_resp":null}`, aChunk, nil},
+		"flat, without choices":     {`{"code":"x","message":"boom","choices":[]}`, anError, nil},
+		"empty object":              {`{}`, another, nil},
+		"ping":                      {`{"type":"ping"}`, another, nil},
+		"type of a chunk":           {`{"type":"chunk","choices":[{"index":0}]}`, aChunk, nil},
+		"type of a usage":           {`{"type":"usage","usage":{}}`, aChunk, nil},
+		"unknown members":           {`{"citations":[]}`, aChunk, nil},
+		"choices null":              {`{"choices":null,"usage":{}}`, aChunk, nil},
+		"array":                     {`[1]`, another, errBadBlock},
+		"text":                      {`hello`, another, errBadBlock},
+		"cut":                       {`{"choices":[{"index":0`, another, errBadBlock},
+		"cut string":                {`{"choices":[{"index":0,"delta":{"content":"abc\"`, another, errBadBlock},
+		"two objects":               {`{"a":1}{"b":2}`, another, errBadBlock},
+		"comma at the end":          {`{"a":1,}`, another, errBadBlock},
+		"comma at the start":        {`{,"a":1}`, another, errBadBlock},
+		"no colon":                  {`{"a" 1}`, another, errBadBlock},
+		"no value":                  {`{"a":}`, another, errBadBlock},
+		"empty":                     {``, another, errBadBlock},
+		"choices of the wrong kind": {`{"choices":{"0":1}}`, another, errBadBlock},
+		"choice of the wrong kind":  {`{"choices":[1]}`, another, errBadBlock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var p progress
 			for _, when := range []string{"alone", "again"} {
-				failed, err := p.look([]byte(tc.block))
-				if failed != tc.failed || !errors.Is(err, tc.err) {
-					t.Errorf("%s: failed %v, error %v", when, failed, err)
+				found, err := p.look([]byte(tc.block))
+				if found != tc.found || !errors.Is(err, tc.err) {
+					t.Errorf("%s: found %v, error %v", when, found, err)
 				}
 			}
 			if _, err := p.look([]byte(usualChunk)); err != nil {
 				t.Fatal(err)
 			}
-			if failed, err := p.look([]byte(tc.block)); failed != tc.failed || !errors.Is(err, tc.err) {
-				t.Errorf("after a usual chunk: failed %v, error %v", failed, err)
+			if found, err := p.look([]byte(tc.block)); found != tc.found || !errors.Is(err, tc.err) {
+				t.Errorf("after a usual chunk: found %v, error %v", found, err)
+			}
+			if _, err := p.look([]byte(finishChunk)); err != nil {
+				t.Fatal(err)
+			}
+			want := tc.found
+			if want == anError {
+				want = another
+			}
+			if found, err := p.look([]byte(tc.block)); p.complete() && (found != want || err != nil) {
+				t.Errorf("after the end: found %v, error %v", found, err)
 			}
 		})
 	}
@@ -79,6 +103,8 @@ func TestProgressComplete(t *testing.T) {
 		"stop":             {[]string{usualChunk, chunk(`{"index":0,"delta":{},"finish_reason":"stop"}`)}, true},
 		"usage after it":   {[]string{chunk(`{"index":0,"finish_reason":"stop"}`), chunk(``)}, true},
 		"null after it":    {[]string{chunk(`{"index":0,"finish_reason":"stop"}`), usualChunk}, true},
+		"null as a word":   {[]string{chunk(`{"index":0,"finish_reason":"null"}`)}, false},
+		"None as a word":   {[]string{chunk(`{"index":0,"finish_reason":"None"}`)}, false},
 		"empty reason":     {[]string{chunk(`{"index":0,"finish_reason":""}`)}, false},
 		"one of two":       {[]string{chunk(`{"index":0},{"index":1}`), chunk(`{"index":1,"finish_reason":"length"}`)}, false},
 		"both":             {[]string{chunk(`{"index":1,"finish_reason":"length"}`), chunk(`{"index":0,"finish_reason":"stop"}`)}, true},
@@ -90,8 +116,8 @@ func TestProgressComplete(t *testing.T) {
 			t.Parallel()
 			var p progress
 			for _, b := range tc.blocks {
-				if failed, err := p.look([]byte(b)); failed || err != nil {
-					t.Fatalf("%s: %v, %v", b, failed, err)
+				if found, err := p.look([]byte(b)); found != aChunk || err != nil {
+					t.Fatalf("%s: %v, %v", b, found, err)
 				}
 			}
 			if p.complete() != tc.want {
@@ -135,37 +161,53 @@ func TestShape(t *testing.T) {
 	}
 }
 
-func decoded(block []byte) (failed bool, finished map[int]bool, ok bool) {
+// decoded finds what look finds by decoding the block. ok is false if it cannot be decoded.
+func decoded(block []byte) (found finding, finished map[int]bool, ok bool) {
 	var top struct {
 		Error   jsontext.Value `json:"error"`
 		Object  jsontext.Value `json:"object"`
 		ID      jsontext.Value `json:"id"`
+		Usage   jsontext.Value `json:"usage"`
+		Type    jsontext.Value `json:"type"`
 		Message jsontext.Value `json:"message"`
 		Msg     jsontext.Value `json:"msg"`
 		Detail  jsontext.Value `json:"detail"`
 		Choices jsontext.Value `json:"choices"`
+		Base    struct {
+			Code jsontext.Value `json:"status_code"`
+		} `json:"base_resp"`
 	}
 	var choices []struct {
 		Index        jsontext.Value `json:"index"`
 		FinishReason jsontext.Value `json:"finish_reason"`
+		Error        jsontext.Value `json:"error"`
 	}
 	if jsontext.Value(block).Kind() != '{' || json.Unmarshal(block, &top) != nil || top.Choices != nil && json.Unmarshal(top.Choices, &choices) != nil {
-		return false, nil, false
+		return another, nil, false
 	}
+	failed := !isNothing(top.Error) || string(top.Object) == `"error"` || !isNothing(top.Base.Code) && string(top.Base.Code) != `"0"`
 	finished = map[int]bool{}
 	for n, c := range choices {
+		var f findings
 		index := number(c.Index, n)
-		finished[index] = finished[index] || isReason(c.FinishReason)
+		finished[index] = f.lookAtReason(c.FinishReason) || finished[index]
+		failed = failed || !isNothing(c.Error) || f.elsewhere != nil
 	}
-	flat := (!isNothing(top.Message) || !isNothing(top.Msg) || !isNothing(top.Detail)) && top.Object == nil && top.ID == nil && top.Choices == nil
-	return !isNothing(top.Error) || string(top.Object) == `"error"` || flat, finished, true
+	part := top.Object != nil || top.ID != nil || top.Usage != nil || len(choices) > 0
+	switch bare := !isNothing(top.Message) || !isNothing(top.Msg) || !isNothing(top.Detail); {
+	case failed, bare && !part:
+		return anError, finished, true
+	case !part && top.Type != nil, len(bytes.TrimSpace(block[1:])) == 1:
+		return another, finished, true
+	}
+	return aChunk, finished, true
 }
 
 // FuzzLook checks that look agrees with decoding on valid JSON, with and without a shape, and never
 // panics.
 func FuzzLook(f *testing.F) {
 	finish := `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
-	for _, second := range []string{usualChunk, finish, `{"error":null,"choices":[]}`, `{"object":"error","message":"x"}`, `{"choices":[{"index":12,"delta":{"content":"\\\""}}]}`, `{"a":`} {
+	for _, second := range []string{usualChunk, finish, `{"error":null,"choices":[]}`, `{"object":"error","message":"x"}`, `{"base_resp":{"status_code":1}}`, `{"choices":[{"error":{"a":1}}]}`, `{"choices":[{"index":12,"delta":{"content":"\\\""}}]}`, `{"a":`} {
 		f.Add(usualChunk, second)
 		f.Add(`{"choices":[{"delta":{"content":"a","x":"b"}}],"obfuscation":"c"}`, second)
 	}
@@ -174,18 +216,21 @@ func FuzzLook(f *testing.F) {
 		var p progress
 		_, _ = p.look([]byte(one))
 		warm := progress{shape: p.shape}
-		failed, err := warm.look([]byte(two))
+		found, err := warm.look([]byte(two))
 		var cold progress
-		coldFailed, coldErr := cold.look([]byte(two))
-		if failed != coldFailed || (err == nil) != (coldErr == nil) {
-			t.Fatalf("with a shape %v, %v; without %v, %v", failed, err, coldFailed, coldErr)
+		coldFound, coldErr := cold.look([]byte(two))
+		if found != coldFound || (err == nil) != (coldErr == nil) {
+			t.Fatalf("with a shape %v, %v; without %v, %v", found, err, coldFound, coldErr)
 		}
-		wantFailed, finished, ok := decoded([]byte(two))
+		if found == anError && !validJSON(cold.failure) {
+			t.Fatalf("error %s", cold.failure)
+		}
+		want, finished, ok := decoded([]byte(two))
 		if !ok || errors.Is(coldErr, errTooManyChoices) {
 			return
 		}
-		if coldErr != nil || coldFailed != wantFailed {
-			t.Fatalf("failed %v, %v; decoded %v", coldFailed, coldErr, wantFailed)
+		if coldErr != nil || coldFound != want {
+			t.Fatalf("found %v, %v; decoded %v", coldFound, coldErr, want)
 		}
 		for _, c := range cold.choices {
 			if c.finished != finished[c.index] {
@@ -207,8 +252,8 @@ func BenchmarkLook(b *testing.B) {
 		}
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			if failed, err := p.look(raw[i%len(raw)]); failed || err != nil {
-				b.Fatal(failed, err)
+			if found, err := p.look(raw[i%len(raw)]); found != aChunk || err != nil {
+				b.Fatal(found, err)
 			}
 		}
 	}

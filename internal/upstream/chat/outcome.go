@@ -20,7 +20,8 @@ const (
 	// CodeStreamTruncated means that the stream ended without [DONE] and without a finish_reason
 	// for every choice.
 	CodeStreamTruncated = "stream_truncated"
-	// CodeUnreadable means that an answer with a success status is not a chat completion.
+	// CodeUnreadable means that an answer with a success status is not a chat completion, or one
+	// without a choice.
 	CodeUnreadable = "unreadable_answer"
 	// CodeTooLarge means that the answer exceeds MaxReply or an event exceeds MaxEvent.
 	CodeTooLarge = "reply_too_large"
@@ -99,6 +100,21 @@ var outcomes = []outcome{
 	byType("insufficient_quota", final, upstream.ScopeKey),
 	byType("insufficient_user_quota", final, upstream.ScopeKey),
 
+	// MiniMax, platform.minimax.io/docs/api-reference/errorcode.md. Its codes come with status 200,
+	// and mean something else at other vendors.
+	byBaseResp("1002", passing, upstream.ScopeKey),   // rate limit
+	byBaseResp("1004", final, upstream.ScopeKey),     // not authorized
+	byBaseResp("1008", final, upstream.ScopeKey),     // insufficient balance
+	byBaseResp("1039", passing, upstream.ScopeKey),   // token limit
+	byBaseResp("1041", passing, upstream.ScopeKey),   // connection limit
+	byBaseResp("2045", passing, upstream.ScopeKey),   // rate growth limit
+	byBaseResp("2049", final, upstream.ScopeKey),     // invalid API key
+	byBaseResp("2056", final, upstream.ScopeKey),     // usage limit of a 5-hour window
+	byBaseResp("1026", final, upstream.ScopeRequest), // sensitive input
+	byBaseResp("1027", final, upstream.ScopeRequest), // sensitive output
+	byBaseResp("1042", final, upstream.ScopeRequest), // invisible characters
+	byBaseResp("2013", final, upstream.ScopeRequest), // invalid parameters
+
 	byStatus(300, 399, final, upstream.ScopeUpstream), // redirects are never followed
 	byStatus(401, 403, final, upstream.ScopeKey),      // key, payment, permission
 	byStatus(404, 405, final, upstream.ScopeUpstream), // unknown model, path or method
@@ -130,6 +146,10 @@ func byCode(pattern string, isFinal bool, s upstream.Scope) outcome {
 
 func byType(pattern string, isFinal bool, s upstream.Scope) outcome {
 	return outcome{kind: pattern, to: maxStatus, final: isFinal, scope: s}
+}
+
+func byBaseResp(code string, isFinal bool, s upstream.Scope) outcome {
+	return outcome{code: code, kind: typeBaseResp, to: maxStatus, final: isFinal, scope: s}
 }
 
 func byStatus(from, to int, isFinal bool, s upstream.Scope) outcome {

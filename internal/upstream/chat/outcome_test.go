@@ -79,6 +79,11 @@ func TestJudge(t *testing.T) {
 		{200, "402", "", true, aboutKey}, {200, "404", "NotFoundError", true, aboutUpstream},
 		{200, "", "BadRequestError", true, aboutRequest}, {200, "", "authentication_error", true, aboutKey},
 		{200, "", "permission_error", true, aboutKey}, {200, "", "not_found_error", true, aboutUpstream},
+		// MiniMax's codes, which other vendors use for other failures.
+		{200, "1002", "base_resp", false, aboutKey}, {200, "1008", "base_resp", true, aboutKey}, {200, "1026", "base_resp", true, aboutRequest},
+		{200, "1024", "base_resp", false, aboutUpstream}, {200, "1002", "", false, aboutUpstream}, {200, "1008", "", false, aboutUpstream},
+		// The word of a finish_reason.
+		{200, "network_error", "finish_reason", false, aboutUpstream},
 		// A number as the code does not override an error status.
 		{503, "400", "", false, aboutUpstream}, {400, "502", "", true, aboutRequest},
 

@@ -46,7 +46,9 @@ const (
 	ruleLast  rule = iota // the last value that is not empty
 	ruleFirst             // the first value that is not empty
 	ruleMore              // concatenate arrays; keep the last of other values
-	ruleJoin              // concatenate strings and arrays
+	ruleText              // concatenate strings and arrays
+	ruleList              // merge the elements of arrays; keep the last of other values
+	ruleJoin              // concatenate strings, merge the elements of arrays
 	ruleDrop              // drop the field
 	ruleInto              // merge objects by the rules of their fields
 	ruleCalls             // merge tool calls
@@ -74,8 +76,8 @@ type record struct {
 	parts []part
 }
 
-// part is a field of a record, as raw JSON. Strings and arrays that may still grow are stored
-// without quotes or brackets. Strings can be concatenated byte by byte, even if an escape, a
+// part is a field of a record, as raw JSON. Strings that may still grow are stored without quotes.
+// They can be concatenated byte by byte, even if an escape, a
 // surrogate pair or a UTF-8 sequence is split between chunks.
 type part struct {
 	name  string
@@ -83,6 +85,7 @@ type part struct {
 	bytes []byte
 	into  *record
 	calls *callList
+	items *itemList
 }
 
 type form int
@@ -90,7 +93,7 @@ type form int
 const (
 	formRaw form = iota
 	formText
-	formArray
+	formItems
 	formInto
 	formCalls
 )
@@ -151,10 +154,12 @@ func (r *record) add(name, v []byte, f field, b *budget) {
 			p.calls, p.form = new(callList), formCalls
 		}
 		p.calls.add(v, b)
-	case f.rule == ruleJoin && v[0] == '"':
+	case (f.rule == ruleJoin || f.rule == ruleText) && v[0] == '"':
 		p.joinText(v[1:len(v)-1], b)
-	case (f.rule == ruleJoin || f.rule == ruleMore) && v[0] == '[' && !isEmpty(v):
-		p.joinArray(v, b)
+	case (f.rule == ruleJoin || f.rule == ruleList) && v[0] == '[' && !isEmpty(v):
+		p.joinArray(v, true, b)
+	case (f.rule == ruleText || f.rule == ruleMore) && v[0] == '[' && !isEmpty(v):
+		p.joinArray(v, false, b)
 	case f.rule == ruleFirst:
 		if isNothing(p.bytes) {
 			p.set(v, b)
@@ -189,9 +194,9 @@ func (p *part) set(v []byte, b *budget) {
 }
 
 func (p *part) joinText(text []byte, b *budget) {
-	if p.form == formArray {
+	if p.form == formItems {
 		if len(text) > 0 {
-			p.addItem(textItem(text), b)
+			p.items.addWhole(textItem(text), b)
 		}
 		return
 	}
@@ -204,35 +209,21 @@ func (p *part) joinText(text []byte, b *budget) {
 	}
 }
 
-func (p *part) joinArray(v []byte, b *budget) {
-	switch before := p.bytes; p.form {
-	case formRaw:
-		p.set(nil, b)
-		p.form = formArray
-	case formText:
-		p.form = formArray
-		if len(before) > 0 {
-			p.set(textItem(before), b)
+func (p *part) joinArray(v []byte, merge bool, b *budget) {
+	if p.form == formRaw || p.form == formText {
+		text := p.bytes
+		if p.form == formRaw {
+			text = nil
 		}
-	default: // already an array, or a form that items do not change
+		p.set(nil, b)
+		p.items, p.form = new(itemList), formItems
+		if len(text) > 0 {
+			p.items.addWhole(textItem(text), b)
+		}
 	}
-	c := body.NewCursor(v)
-	for range c.Elements() {
-		p.addItem(c.Value(), b)
+	if p.form == formItems { // the other forms keep their value
+		p.items.add(v, merge, b)
 	}
-	if c.Bad {
-		b.err = errBadBlock
-	}
-}
-
-func (p *part) addItem(item []byte, b *budget) {
-	if !b.reserve(len(item) + 1) {
-		return
-	}
-	if len(p.bytes) > 0 {
-		p.bytes = append(p.bytes, ',')
-	}
-	p.bytes = append(p.bytes, item...)
 }
 
 // textItem converts text to a content part, for servers that mix both forms.
@@ -250,8 +241,8 @@ func (p *part) appendValue(dst []byte) []byte {
 	switch p.form {
 	case formText:
 		return append(append(append(dst, '"'), p.bytes...), '"')
-	case formArray:
-		return append(append(append(dst, '['), p.bytes...), ']')
+	case formItems:
+		return p.items.appendValue(dst)
 	case formInto:
 		return append(p.into.appendMembers(append(dst, '{'), true), '}')
 	case formCalls:

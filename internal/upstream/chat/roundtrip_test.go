@@ -167,8 +167,8 @@ func TestConvertedReplyComesBack(t *testing.T) {
 		a := NewAssembler(0)
 		var p progress
 		for _, c := range chunks {
-			if failed, err := p.look(c); failed || err != nil {
-				rt.Fatalf("%v, %v in %s", failed, err, c)
+			if found, err := p.look(c); found != aChunk || err != nil {
+				rt.Fatalf("%v, %v in %s", found, err, c)
 			}
 			if err := a.Add(c); err != nil {
 				rt.Fatalf("%v in %s", err, c)

@@ -2,14 +2,19 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 
+	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
 var errClosed = errors.New("chat: the stream is closed")
+
+// maxHeld limits the blocks that a stream keeps while it waits for its first choice.
+const maxHeld = 16
 
 // Stream is a streamed reply. It is not safe for concurrent use.
 type Stream struct {
@@ -18,8 +23,9 @@ type Stream struct {
 	progress  progress
 	converted [][]byte // remaining chunks of a reply that arrived as one JSON answer
 	isWhole   bool
-	first     []byte // read by begin, not yet returned
-	err       error  // sticky; io.EOF after a complete reply
+	held      [][]byte        // read by hold, not yet returned
+	empty     *upstream.Error // of a stream that ends without a choice; nil before the first event
+	err       error           // sticky; io.EOF after a complete reply
 	doneSeen  bool
 }
 
@@ -58,23 +64,40 @@ func (s *Stream) begin() error {
 		return s.call.unreadable()
 	}
 	s.events = sse.NewReader(s.call, s.call.client.opts.MaxEvent)
-	first, err := s.Next()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+	return s.hold()
+}
+
+// hold reads until the first choice, so that a stream without one fails before any block has been
+// passed on.
+func (s *Stream) hold() error {
+	for {
+		block, err := s.read()
+		if err != nil {
+			return err
+		}
+		if len(s.progress.choices) > 0 || len(s.held) == maxHeld {
+			s.held = append(s.held, block)
+			return nil
+		}
+		s.held = append(s.held, bytes.Clone(block))
 	}
-	s.first = first
-	return nil
 }
 
 // Next returns the next block of the reply: the upstream's JSON byte for byte, which may contain
 // line breaks. The block is valid until the next call. The error is io.EOF only if the reply is
-// complete, that is, if the stream contained [DONE] or a finish_reason for every choice. Any other
-// error is an *upstream.Error as from Complete. After an error, every call returns the same error.
+// complete, that is, if the stream contained a choice, and [DONE] or a finish_reason for every
+// choice. Any other error is an *upstream.Error as from Complete. After an error, every call
+// returns the same error.
 func (s *Stream) Next() ([]byte, error) {
-	if first := s.first; first != nil {
-		s.first = nil
-		return first, nil
+	if len(s.held) > 0 {
+		block := s.held[0]
+		s.held = s.held[1:]
+		return block, nil
 	}
+	return s.read()
+}
+
+func (s *Stream) read() ([]byte, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -101,8 +124,18 @@ func (s *Stream) Next() ([]byte, error) {
 // More reports whether Next will return without waiting for the upstream. It may return false even
 // though Next would not wait.
 func (s *Stream) More() bool {
-	return s.err == nil && !s.isWhole && s.events != nil && s.events.Buffered()
+	switch {
+	case len(s.held) > 0:
+		return true
+	case s.err != nil || s.events == nil:
+		return false
+	}
+	data := s.events.Buffered()
+	return len(data) > len("{}") && !bytes.HasPrefix(data, heartbeat)
 }
+
+// heartbeat is how events begin that Next may skip.
+var heartbeat = []byte(`{"type"`)
 
 func (s *Stream) nextConverted() ([]byte, error) {
 	if len(s.converted) == 0 {
@@ -114,36 +147,89 @@ func (s *Stream) nextConverted() ([]byte, error) {
 	return block, nil
 }
 
-// look handles an event, which is a block to return, the end of the stream, an error or a block to
+// look handles an event, which is a block to return, the end of the stream, an error or an event to
 // skip.
 func (s *Stream) look(event sse.Event) (use bool, err error) {
 	data := event.Data
 	switch {
 	case event.Type == "error":
-		return false, s.call.reportedError(data)
+		return false, s.reportedError(data)
 	case len(data) <= len(" [DONE] ") && string(bytes.TrimSpace(data)) == "[DONE]":
 		s.doneSeen = true
-		return false, io.EOF
-	case len(data) == 0 || event.Type == "ping":
+		return false, s.end(nil)
+	case len(data) == 0:
 		return false, nil
 	case event.Unterminated && !validJSON(data):
 		return false, s.end(io.EOF)
+	case isHeartbeat(event.Type):
+		return false, s.skip(data)
+	case !isObject(data):
+		if _, readable := upstream.ParseErrorBody(data); readable {
+			return false, s.reportedError(data)
+		}
+		return false, s.skip(data)
 	}
-	failed, err := s.progress.look(data)
+	found, err := s.progress.look(data)
 	switch {
-	case failed:
-		return false, s.call.reportedError(data)
 	case err != nil:
 		return false, s.call.found(CodeUnreadable, "the upstream sent "+err.Error(), err)
+	case found == anError:
+		return false, s.call.reportedError(s.progress.failure)
+	case found == another:
+		return false, s.skip(data)
 	}
+	s.note(data)
 	return true, nil
 }
 
-// end distinguishes a complete reply from a truncated one. Connection errors do not matter once
-// everything has arrived, but a cancelled call stays cancelled.
+// isHeartbeat reports whether events of a type only keep the connection open.
+func isHeartbeat(event string) bool {
+	switch event {
+	case "ping", "heartbeat", "keepalive", "keep-alive", "keep_alive":
+		return true
+	}
+	return false
+}
+
+// isObject reports whether data begins like a JSON object. A damaged object may hold a part of the
+// reply, so it is not skipped.
+func isObject(data []byte) bool {
+	return data[0] == '{' || bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte{'{'})
+}
+
+// skip ignores an event that is no part of the reply.
+func (s *Stream) skip(data []byte) error {
+	s.note(data)
+	if s.call.onSkip != nil {
+		s.call.onSkip()
+	}
+	return nil
+}
+
+// reportedError returns the error that an event reports, unless the reply is already complete.
+func (s *Stream) reportedError(data []byte) error {
+	if s.progress.complete() {
+		return s.skip(data)
+	}
+	return s.call.reportedError(data)
+}
+
+// note prepares for a stream that ends without a choice. One of its events may describe an error.
+func (s *Stream) note(data []byte) {
+	if len(s.progress.choices) == 0 && (s.empty == nil || !s.empty.Reported) {
+		s.empty = s.call.empty(data)
+	}
+}
+
+// end distinguishes a complete reply from an empty or a truncated one. err is nil after [DONE].
+// Connection errors do not matter once everything has arrived, but a cancelled call stays
+// cancelled.
 func (s *Stream) end(err error) error {
-	if s.progress.complete() && s.call.parent.Err() == nil && !errors.Is(err, sse.ErrTooLong) {
+	switch {
+	case s.progress.complete() && s.call.parent.Err() == nil, err == nil && s.progress.answered:
 		return io.EOF
+	case err == nil, errors.Is(err, io.EOF) && !s.progress.answered && s.empty != nil:
+		return cmp.Or(s.empty, s.call.empty(nil))
 	}
 	return s.call.broken(err)
 }
@@ -151,7 +237,7 @@ func (s *Stream) end(err error) error {
 // Unusable ends a stream after an Assembler has rejected a block with err. It returns an
 // *upstream.Error as from Complete. From then on, Next returns the same error.
 func (s *Stream) Unusable(err error) error {
-	s.first, s.err = nil, s.call.assemblyFailed(err)
+	s.held, s.err = nil, s.call.assemblyFailed(err)
 	return s.err
 }
 
@@ -165,7 +251,7 @@ func (s *Stream) Close() {
 		s.call.drain()
 	}
 	s.call.close()
-	s.first = nil
+	s.held = nil
 	if s.err == nil {
 		s.err = errClosed
 	}

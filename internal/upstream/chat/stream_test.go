@@ -43,7 +43,6 @@ func TestStream(t *testing.T) {
 		want []string
 		err  *upstream.Error // nil for io.EOF
 	}{
-		"DONE alone":              {data("[DONE]"), nil, nil},
 		"DONE with spaces":        {data(textChunk) + "data:  [DONE] \r\n\r\n", []string{textChunk}, nil},
 		"big":                     {data(big, finishChunk, "[DONE]"), []string{big, finishChunk}, nil},
 		"error without a message": {data(textChunk, `{"error":{}, "object":"error"}`), []string{textChunk}, silent},
@@ -288,12 +287,36 @@ func TestStreamReset(t *testing.T) {
 
 func TestStreamLimits(t *testing.T) {
 	t.Parallel()
-	c := serve(t, Options{MaxEvent: 200}, answer(200, "text/event-stream", data(textChunk, finishChunk, strings.Repeat("x", 300))))
+	long := strings.Repeat("x", 300)
+	c := serve(t, Options{MaxEvent: 200}, answer(200, "text/event-stream", data(textChunk, long)))
 	blocks, _, err := streamAll(t, c)
-	if len(blocks) != 2 {
+	if len(blocks) != 1 {
 		t.Errorf("%d blocks", len(blocks))
 	}
 	checkError(t, &upstream.Error{Op: "chat", Code: CodeTooLarge, HTTPStatus: 200, RequestID: "req-1", Written: true, Final: true}, err)
+
+	c = serve(t, Options{MaxEvent: 200}, answer(200, "text/event-stream", data(textChunk, finishChunk, long)))
+	if blocks, _, err = streamAll(t, c); len(blocks) != 2 || err != io.EOF {
+		t.Errorf("after the end: %d blocks, %v", len(blocks), err)
+	}
+}
+
+// TestStreamHoldsBlocksBack checks that blocks before the first choice are passed on in order, and
+// that a long series of them is not kept back.
+func TestStreamHoldsBlocksBack(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, maxHeld, maxHeld + 1, 3 * maxHeld} {
+		var want []string
+		for i := range n {
+			want = append(want, fmt.Sprintf(`{"id":"c1","choices":[],"n":%d}`, i))
+		}
+		want = append(want, textChunk, finishChunk)
+		c := serve(t, Options{}, answer(200, "text/event-stream", data(want...)))
+		blocks, refused, err := streamAll(t, c)
+		if diff := cmp.Diff(want, blocks); diff != "" || refused || err != io.EOF {
+			t.Errorf("%d: %v\n%s", n, err, diff)
+		}
+	}
 }
 
 // TestStreamReusesTheConnection checks that a finished stream's connection is reused, although the

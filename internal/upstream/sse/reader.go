@@ -104,11 +104,16 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// Buffered reports whether a JSON event is buffered, so that the next call to Next returns without
-// reading from the source. It may return false even though Next would not read.
-func (r *Reader) Buffered() bool {
+// Buffered returns the data of the next event if it is buffered and begins like a JSON object, so
+// that the next call to Next returns it without reading from the source. It may return nil even
+// though Next would not read. The data is valid until the next call to Next.
+func (r *Reader) Buffered() []byte {
 	rest := r.buf[r.line:r.end]
-	return r.err == nil && bytes.HasPrefix(rest, jsonEvent) && bytes.Contains(rest, blankLine)
+	if r.err != nil || !bytes.HasPrefix(rest, jsonEvent) {
+		return nil
+	}
+	data := rest[len(jsonEvent)-1:]
+	return data[:max(0, bytes.Index(data, blankLine))]
 }
 
 var jsonEvent, blankLine = []byte("data: {"), []byte("\n\n")

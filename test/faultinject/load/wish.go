@@ -161,6 +161,9 @@ func chatBody(model, marker string, stream bool, long lengths, r *rand.Rand) []b
 	if long.reply > 0 {
 		sandbox["big_chunk_bytes"] = long.reply
 	}
+	if r.IntN(4) == 0 {
+		sandbox["odd_events"] = true
+	}
 	return encode(map[string]any{
 		"model": model, "stream": stream, "messages": []any{map[string]any{"role": "user", "content": text}}, "sandbox": sandbox,
 	})

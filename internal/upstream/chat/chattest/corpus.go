@@ -60,6 +60,8 @@ type Want struct {
 	// list of blocks, or the number of objects to take from the start of the stream. If it is
 	// absent, all objects are passed on.
 	Blocks Blocks `json:"-"`
+	// Skipped is the number of events of a stream that are no part of the reply.
+	Skipped int `json:"skipped"`
 	// Error is the expected error, or nil.
 	Error *Error `json:"error"`
 }

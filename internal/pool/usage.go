@@ -1,0 +1,71 @@
+package pool
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+// usageOption tells whether an upstream accepts requests for token usage. Strict servers refuse
+// members that they do not know.
+type usageOption int
+
+const (
+	usageUnknown usageOption = iota
+	usageAccepted
+	usageRefused
+)
+
+// askForUsage makes a call that also asks for token usage. If the upstream refuses that, it repeats
+// the call without, and the pool does not ask this upstream again until the next reload. A refusal
+// that names no cause counts only if the repeated call succeeds, and only while it is unknown
+// whether the upstream accepts such requests.
+func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func(*attempt) error) error {
+	known := a.slot.usageOption()
+	asking := chat.AskForUsage(sent).Bytes()
+	if known == usageRefused || bytes.Equal(asking, a.request.Body) {
+		return call(a)
+	}
+	plain := a.request.Body
+	a.request.Body = asking
+	err := call(a)
+	if err == nil {
+		a.slot.setUsageOption(usageAccepted, a.job, nil)
+		return nil
+	}
+	refusal := upstream.AsError(opChat, err)
+	named, maybe := chat.BlamesUsage(refusal)
+	if ctx.Err() != nil || !named && (!maybe || known == usageAccepted) {
+		return err
+	}
+	a.measure("failed", refusal.HTTPStatus)
+	a.slot.countResend()
+	a.request.Body, a.begin = plain, time.Now()
+	if err = call(a); named || err == nil {
+		a.slot.setUsageOption(usageRefused, a.job, refusal)
+	}
+	return err
+}
+
+func (s *Slot) usageOption() usageOption {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.service.usage
+}
+
+// setUsageOption remembers and logs what an upstream accepts. It logs only the status and code of
+// the refusal, because its text may repeat a prompt.
+func (s *Slot) setUsageOption(o usageOption, job Job, refusal *upstream.Error) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if s.service.usage != o && o == usageRefused {
+		s.service.logger.Warn("stopped asking upstream for token usage", telemetry.KeyUpstream, s.id.Upstream, telemetry.KeyJobID, job.ID, telemetry.KeyTenant, job.Tenant,
+			telemetry.KeyError, refusal.Outline())
+	}
+	s.service.usage = o
+}
