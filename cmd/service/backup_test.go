@@ -70,9 +70,9 @@ type recovery struct {
 type store interface {
 	// serve starts a service on the current data.
 	serve(upstream string) *backedUp
-	// save takes the backup. It either restarts the service, or calls meanwhile after copying the
+	// save takes the backup. It either restarts the service, or calls during after copying the
 	// work and before copying the log.
-	save(m *backedUp, meanwhile func())
+	save(m *backedUp, during func())
 	// lose deletes the data and restores the backup. No service may be running.
 	lose()
 }
@@ -190,7 +190,7 @@ func (r *recovery) submitted() string {
 
 func (r *recovery) lose() {
 	r.t.Helper()
-	tell(r.t, r.m.Kill)
+	mustDo(r.t, r.m.Kill)
 	r.store.lose()
 	r.m = r.store.serve(r.up.url + "/it")
 }

@@ -84,17 +84,17 @@ func (d *directory) serve(upstream string) *backedUp {
 
 func (d *directory) save(m *backedUp, _ func()) {
 	d.t.Helper()
-	tell(d.t, m.Terminate)
+	mustDo(d.t, m.Terminate)
 	ctx, cancel := context.WithTimeout(d.t.Context(), bedPatience)
 	defer cancel()
-	tell(d.t, func() error {
+	mustDo(d.t, func() error {
 		return errors.Join(m.Wait(ctx), os.CopyFS(d.copy, os.DirFS(d.data)), m.Restart(ctx))
 	})
 }
 
 func (d *directory) lose() {
 	d.t.Helper()
-	tell(d.t, func() error { return errors.Join(os.RemoveAll(d.data), os.Rename(d.copy, d.data)) })
+	mustDo(d.t, func() error { return errors.Join(os.RemoveAll(d.data), os.Rename(d.copy, d.data)) })
 }
 
 // threeNodes is a cluster. Its streams are copied while the service runs.
@@ -137,7 +137,7 @@ func (n *threeNodes) serve(upstream string) *backedUp {
 // save copies the streams in the order in which a job passes through them. A job that advances
 // during the backup is then seen twice rather than never. It omits the inbox: in a restored inbox,
 // requests without an ID would become new jobs.
-func (n *threeNodes) save(_ *backedUp, meanwhile func()) {
+func (n *threeNodes) save(_ *backedUp, during func()) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
 	defer cancel()
@@ -145,7 +145,7 @@ func (n *threeNodes) save(_ *backedUp, meanwhile func()) {
 		"GENBUS_WAIT", "GENBUS_WORK", "GENBUS_TASKS", "GENBUS_DEAD", "GENBUS_REJECTED", "OBJ_GENBUS_BODIES_default", "GENBUS_USAGE", "GENBUS_OPS",
 	} {
 		if stream == "GENBUS_TASKS" {
-			meanwhile()
+			during()
 		}
 		s, err := brokertest.TakeSnapshot(ctx, n.nc, stream)
 		if err != nil {
@@ -162,6 +162,6 @@ func (n *threeNodes) lose() {
 	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
 	defer cancel()
 	for _, s := range n.saved {
-		tell(n.t, func() error { return s.Restore(ctx, n.nc) })
+		mustDo(n.t, func() error { return s.Restore(ctx, n.nc) })
 	}
 }

@@ -80,7 +80,7 @@ func startService(t *testing.T, url string, change ...func(*config.Config)) *wor
 	go func() { done <- s.Run(ctx) }()
 	w := &world{Service: s, base: "http://" + s.HTTPAddr().String(), terminate: cancel}
 	t.Cleanup(func() {
-		w.leave(t)
+		w.close(t)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -110,7 +110,7 @@ func (w *world) connectTo(t *testing.T, natsURL string) {
 	}
 }
 
-func (w *world) leave(t *testing.T) {
+func (w *world) close(t *testing.T) {
 	t.Helper()
 	if w.nc != nil {
 		w.nc.Close()

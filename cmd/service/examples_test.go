@@ -74,17 +74,17 @@ func in(t *testing.T, dir string, env []string, command ...string) (string, erro
 
 // subscriber is a running program that prints finished videos.
 type subscriber struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	lines chan string
-	said  *lockedBuffer
+	t      *testing.T
+	cmd    *exec.Cmd
+	lines  chan string
+	stderr *lockedBuffer
 }
 
 func subscribe(t *testing.T, e example, env []string) *subscriber {
 	t.Helper()
 	out, in := io.Pipe()
-	s := &subscriber{t: t, cmd: exec.Command(e.finished[0], e.finished[1:]...), lines: make(chan string, 16), said: &lockedBuffer{}}
-	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = e.dir, append(os.Environ(), env...), in, s.said
+	s := &subscriber{t: t, cmd: exec.Command(e.finished[0], e.finished[1:]...), lines: make(chan string, 16), stderr: &lockedBuffer{}}
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = e.dir, append(os.Environ(), env...), in, s.stderr
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func (s *subscriber) line() string {
 	case line := <-s.lines:
 		return line
 	case <-time.After(exampleTime):
-		s.t.Fatalf("the subscriber is silent; on the other output: %s", s.said.String())
+		s.t.Fatalf("the subscriber is silent; on the other output: %s", s.stderr.String())
 		return ""
 	}
 }
@@ -123,7 +123,7 @@ func (s *subscriber) stop() {
 		s.t.Fatal(err)
 	}
 	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("after an interrupt: %v: %s", err, s.said.String())
+		s.t.Errorf("after an interrupt: %v: %s", err, s.stderr.String())
 	}
 }
 
@@ -182,7 +182,7 @@ func (e example) deleted(t *testing.T, w clientWorld, durable string) {
 	if exit, is := errors.AsType[*exec.ExitError](err); !is || exit.ExitCode() != 1 {
 		t.Errorf("without its consumer it ends with %v", err)
 	}
-	if said := s.said.String(); !strings.Contains(said, "consumer not found") || strings.Count(said, "\n") != 1 {
+	if said := s.stderr.String(); !strings.Contains(said, "consumer not found") || strings.Count(said, "\n") != 1 {
 		t.Errorf("without its consumer it says %q", said)
 	}
 }

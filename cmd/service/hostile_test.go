@@ -103,7 +103,7 @@ func (s *siege) start(cfg *config.Config) {
 	go func() { done <- running.Run(ctx) }()
 	s.world = &world{Service: running, base: "http://" + running.HTTPAddr().String()}
 	s.t.Cleanup(func() {
-		s.leave(s.t)
+		s.close(s.t)
 		cancel()
 		if err := <-done; err != nil {
 			s.t.Error(err)
@@ -176,7 +176,7 @@ func (s *slowInput) text() string {
 func TestTenThousandHostileInputs(t *testing.T) {
 	s := newSiege(t)
 	s.goodOnes()
-	s.settle()
+	s.awaitEmpty()
 	s.target.Videos, s.target.Chats = s.jobs()
 	before := measure()
 	peak := watchHeap(t)
@@ -195,10 +195,10 @@ func TestTenThousandHostileInputs(t *testing.T) {
 	if n := int64(10_000); s.sent.Load() < n && hostileShare == 1 {
 		t.Errorf("only %d inputs were sent, want %d", s.sent.Load(), n)
 	}
-	s.settle()
+	s.awaitEmpty()
 	s.ready()
 	s.goodOnes()
-	s.settle()
+	s.awaitEmpty()
 	s.noGrowth(before)
 	s.checkMetrics()
 	s.up.check(t)
@@ -224,8 +224,8 @@ func (s *siege) ready() {
 	}
 }
 
-// settle waits until no job is running and no request is in the inbox.
-func (s *siege) settle() {
+// awaitEmpty waits until no job is running and no request is in the inbox.
+func (s *siege) awaitEmpty() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*answerWithin)
 	defer cancel()

@@ -19,8 +19,8 @@ type h2Client struct {
 	conn net.Conn
 	mu   sync.Mutex
 	more *sync.Cond
-	// room is the send window of the connection (0) and of each stream.
-	room    map[uint32]int64
+	// windows is the send window of the connection (0) and of each stream.
+	windows map[uint32]int64
 	initial int64
 	ended   error
 	refused int // streams ended by the server
@@ -32,7 +32,7 @@ func dialH2(t *testing.T, address string) *h2Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &h2Client{conn: conn, room: map[uint32]int64{0: firstWindow}, initial: firstWindow}
+	h := &h2Client{conn: conn, windows: map[uint32]int64{0: firstWindow}, initial: firstWindow}
 	h.more = sync.NewCond(&h.mu)
 	read := make(chan struct{})
 	t.Cleanup(func() {
@@ -84,17 +84,17 @@ func (h *h2Client) take(kind, flags byte, stream uint32, payload []byte) {
 	case kind == hostile.FramePing && flags&hostile.FlagEnd == 0:
 		_, _ = h.conn.Write(hostile.Frame(nil, hostile.FramePing, hostile.FlagEnd, 0, payload)) // read reports an error
 	case kind == hostile.FrameWindow:
-		h.room[stream] += int64(binary.BigEndian.Uint32(payload))
+		h.windows[stream] += int64(binary.BigEndian.Uint32(payload))
 	case kind == hostile.FrameReset, kind == hostile.FrameHeaders && flags&hostile.FlagEnd != 0:
 		h.refused++
-		delete(h.room, stream)
+		delete(h.windows, stream)
 	}
 }
 
 func (h *h2Client) resize(initial int64) {
-	for stream := range h.room {
+	for stream := range h.windows {
 		if stream != 0 {
-			h.room[stream] += initial - h.initial
+			h.windows[stream] += initial - h.initial
 		}
 	}
 	h.initial = initial
@@ -103,7 +103,7 @@ func (h *h2Client) resize(initial int64) {
 // open starts a call without ending it.
 func (h *h2Client) open(stream uint32, method, authorization string, fields ...string) error {
 	h.mu.Lock()
-	h.room[stream] = h.initial
+	h.windows[stream] = h.initial
 	h.mu.Unlock()
 	block := hostile.CallHeader(nil, method, authorization, fields...)
 	kind := hostile.FrameHeaders
@@ -139,15 +139,15 @@ func (h *h2Client) reserve(stream uint32, want int) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for {
-		room, open := h.room[stream]
-		switch n := min(int64(want), frameSize, room, h.room[0]); {
+		room, open := h.windows[stream]
+		switch n := min(int64(want), frameSize, room, h.windows[0]); {
 		case h.ended != nil:
 			return 0, h.ended
 		case !open:
 			return 0, errRefused
 		case n > 0:
-			h.room[stream] -= n
-			h.room[0] -= n
+			h.windows[stream] -= n
+			h.windows[0] -= n
 			return int(n), nil
 		}
 		h.more.Wait()

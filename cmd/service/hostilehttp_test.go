@@ -207,7 +207,7 @@ func TestLeavingIsNoFailure(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	s.settle()
+	s.awaitEmpty()
 	s.checkMetrics()
 }
 

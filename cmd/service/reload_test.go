@@ -60,7 +60,7 @@ func newReloadWorld(t *testing.T, o sandbox.Options, text string) *reloadWorld {
 	go func() { done <- s.Run(ctx) }()
 	w.world = &world{Service: s, base: "http://" + s.HTTPAddr().String(), terminate: cancel}
 	t.Cleanup(func() {
-		w.leave(t)
+		w.close(t)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -35,7 +35,7 @@ func oneChat(requestID string) *genbusv1.ChatRequest {
 // ack_wait, another replica polls too, and the former holder resumes.
 func TestStoppedWhileItPolls(t *testing.T) {
 	t.Parallel()
-	for name, endsMeanwhile := range map[string]bool{"ends while it is stopped": true, "ends while both poll": false} {
+	for name, endsWhileStopped := range map[string]bool{"ends while it is stopped": true, "ends while both poll": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, up := newBed(t), newHandUpstream(t)
@@ -43,14 +43,14 @@ func TestStoppedWhileItPolls(t *testing.T) {
 			n := b.send(subject.Video, "v", oneVideo("v"))
 			b.awaitPhase(n, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 			second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
-			tell(t, first.Stop)
+			mustDo(t, first.Stop)
 			up.more(b, "polls", up.polls, "second")
-			if endsMeanwhile {
+			if endsWhileStopped {
 				up.complete()
 				b.awaitEnd(n)
-				tell(t, first.Continue)
+				mustDo(t, first.Continue)
 			} else {
-				tell(t, first.Continue)
+				mustDo(t, first.Continue)
 				up.more(b, "polls", up.polls, "first")
 				up.more(b, "polls", up.polls, "second")
 				up.complete()
@@ -90,7 +90,7 @@ func stopBeforePost(b *bed, m *member, n subject.JobName) (submitUntil time.Time
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	tell(b.t, b.nc.Flush)
+	mustDo(b.t, b.nc.Flush)
 	if got := b.send(n.Kind, "v", oneVideo("v")); got != n {
 		b.t.Fatalf("sent %v", got)
 	}
@@ -103,7 +103,7 @@ func stopBeforePost(b *bed, m *member, n subject.JobName) (submitUntil time.Time
 	case <-time.After(bedPatience):
 		b.t.Fatal("nothing was submitted")
 	}
-	tell(b.t, sub.Unsubscribe)
+	mustDo(b.t, sub.Unsubscribe)
 	m.link.ReleaseAnswers()
 	return submitUntil
 }
@@ -124,7 +124,7 @@ func TestStoppedBetweenCommitAndPost(t *testing.T) {
 		if end.Job.GetError().GetCode() != "submission_outcome_unknown" || end.Time.Before(until) {
 			t.Errorf("ended %v at %s, submit_until was %s", end.Job.GetError(), end.Time, until)
 		}
-		tell(t, first.Continue)
+		mustDo(t, first.Continue)
 		first.holdsNothing()
 		second.holdsNothing()
 		b.endedOnce(name, "failed")
@@ -141,7 +141,7 @@ func TestStoppedBetweenCommitAndPost(t *testing.T) {
 		if err := broker.Wait(t.Context(), time.Until(until)); err != nil { // let submit_until pass
 			t.Fatal(err)
 		}
-		tell(t, first.Continue)
+		mustDo(t, first.Continue)
 		b.awaitEnd(name)
 		first.holdsNothing()
 		b.endedOnce(name, "completed")
@@ -171,7 +171,7 @@ func stopBeforeLog(b *bed, m *member, n subject.JobName, send func()) {
 		}
 		return errors.New("it is not")
 	})
-	tell(b.t, m.Stop)
+	mustDo(b.t, m.Stop)
 	m.link.ReleaseAnswers()
 }
 
@@ -188,7 +188,7 @@ func TestStoppedBetweenItemAndLog(t *testing.T) {
 		stopBeforeLog(b, first, n, func() { b.send(n.Kind, "v", oneVideo("v")) })
 		second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
 		b.awaitEnd(n)
-		tell(t, first.Continue)
+		mustDo(t, first.Continue)
 		first.holdsNothing()
 		second.holdsNothing()
 		b.endedOnce(n, "completed")
@@ -201,7 +201,7 @@ func TestStoppedBetweenItemAndLog(t *testing.T) {
 		b, up := newBed(t), newHandUpstream(t)
 		up.complete()
 		first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
-		answers := make(chan said, 1)
+		answers := make(chan response, 1)
 		stopBeforeLog(b, first, n, func() {
 			go func() {
 				r, err := first.do(t.Context(), http.MethodPost, "/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`, "Idempotency-Key", "v")
@@ -220,7 +220,7 @@ func TestStoppedBetweenItemAndLog(t *testing.T) {
 			}
 			return err
 		})
-		tell(t, first.Continue)
+		mustDo(t, first.Continue)
 		r := <-answers // the job may have been accepted, or it has ended
 		first.holdsNothing()
 		events, err := b.events(t.Context(), n)
@@ -250,14 +250,14 @@ func TestStoppedInAChat(t *testing.T) {
 		return fmt.Errorf("POSTs %v", up.sent())
 	})
 	second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
-	tell(t, first.Stop)
+	mustDo(t, first.Stop)
 	b.until("the second call", func(context.Context) error {
 		if up.of(up.streaming, "second") == 1 {
 			return nil
 		}
 		return fmt.Errorf("POSTs %v", up.sent())
 	})
-	tell(t, first.Continue)
+	mustDo(t, first.Continue)
 	b.until("the first call is cut", func(context.Context) error {
 		if up.of(up.cut, "first") == 1 {
 			return nil
@@ -295,7 +295,7 @@ func TestAKilledHolderIsShown(t *testing.T) {
 		await(t, pattern, func() bool { return looks.MatchString(c.ok("jobs", "show", n.ID)) })
 	}
 	shows("")
-	tell(t, first.Kill)
+	mustDo(t, first.Kill)
 	shows(`, which does not answer \(last seen at \S+Z\); no replica reports .*`)
 	shows(`; replica \w+ holds it now`)
 	up.complete()

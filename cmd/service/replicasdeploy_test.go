@@ -80,7 +80,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	}
 	accepted.await(b, 20)
 	for _, w := range watches {
-		tell(t, w.m.Terminate)
+		mustDo(t, w.m.Terminate)
 		ended, cancel := context.WithTimeout(t.Context(), bedPatience)
 		if err := w.m.Wait(ended); err != nil {
 			t.Errorf("the clean stop: %v", err)

@@ -105,24 +105,24 @@ func (m *member) get(ctx context.Context, path string) (int, string, error) {
 	return r.status, r.body, err
 }
 
-type said struct {
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
 // word returns a top-level string of a JSON answer.
-func (s said) word(name string) string {
+func (s response) word(name string) string {
 	var fields map[string]any
 	_ = json.Unmarshal([]byte(s.body), &fields)
 	word, _ := fields[name].(string)
 	return word
 }
 
-func (m *member) do(ctx context.Context, method, path, body string, header ...string) (said, error) {
+func (m *member) do(ctx context.Context, method, path, body string, header ...string) (response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, m.base+path, strings.NewReader(body))
 	if err != nil {
-		return said{}, err
+		return response{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(header); i += 2 {
@@ -130,11 +130,11 @@ func (m *member) do(ctx context.Context, method, path, body string, header ...st
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return said{}, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	return said{resp.StatusCode, resp.Header, string(data)}, err
+	return response{resp.StatusCode, resp.Header, string(data)}, err
 }
 
 // holdsNothing waits until a replica holds no job.

@@ -122,7 +122,7 @@ func (r *readers) client(ctx context.Context, client int) {
 	}
 }
 
-func (r *readers) do(ctx context.Context, turn int, method, path, body string, header ...string) (said, error) {
+func (r *readers) do(ctx context.Context, turn int, method, path, body string, header ...string) (response, error) {
 	ctx, cancel := context.WithTimeout(ctx, bedPatience)
 	defer cancel()
 	return r.replicas[turn%len(r.replicas)].do(ctx, method, path, body, header...)

@@ -59,12 +59,12 @@ func TestJetStreamUnreachable(t *testing.T) {
 			m.refusesAtOnce(t, conn, n.ID)
 			m.chatsInline(t)
 			up.more(b, "polls go on", up.polls, "it")
-			tell(t, func() error { return m.serves(t.Context()) }) // readiness does not change
+			mustDo(t, func() error { return m.serves(t.Context()) }) // readiness does not change
 
 			m.link.Heal()
 			b.until("/readyz/jobs turns true", m.ready)
 			b.until("gRPC health turns too", servingStatus(conn, grpc_health_v1.HealthCheckResponse_SERVING))
-			tell(t, func() error { return m.serves(t.Context()) })
+			mustDo(t, func() error { return m.serves(t.Context()) })
 			up.complete()
 			b.awaitEnd(n)
 			if got := events(); !strings.Contains(got, "completed") {

@@ -64,7 +64,7 @@ func (b *bed) until(what string, ask func(context.Context) error) {
 	}
 }
 
-func tell(t *testing.T, f func() error) {
+func mustDo(t *testing.T, f func() error) {
 	t.Helper()
 	if err := f(); err != nil {
 		t.Fatal(err)

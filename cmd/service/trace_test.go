@@ -77,7 +77,7 @@ func startReplica(t *testing.T, natsURL, upstream string) (w *world, stop func()
 			return
 		}
 		stopped = true
-		w.leave(t)
+		w.close(t)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -118,16 +118,16 @@ func (s *storm) withRoutesPaused(ctx context.Context, do func(resume func() erro
 	return resume()
 }
 
-// strike waits for the moment and performs the step, while another goroutine calls meanwhile to
+// strike waits for the moment and performs the step, while another goroutine calls during to
 // cause the moment.
-func (s *storm) strike(ctx context.Context, at step, m moment, meanwhile func() error) error {
+func (s *storm) strike(ctx context.Context, at step, m moment, during func() error) error {
 	a, err := s.arm(s.fleet.replicas[at.Target], m)
 	if err != nil {
 		return err
 	}
 	defer a.close()
 	var both errgroup.Group
-	both.Go(meanwhile)
+	both.Go(during)
 	both.Go(func() error {
 		if !a.await(ctx) {
 			progressf("no %s was sent", m.name)

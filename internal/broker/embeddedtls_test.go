@@ -20,24 +20,24 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// ear waits for a word in a log.
-type ear struct {
+// logWatcher waits for a word in a log.
+type logWatcher struct {
 	word  string
 	once  sync.Once
-	heard chan struct{}
+	found chan struct{}
 }
 
-func (e *ear) Write(p []byte) (int, error) {
+func (e *logWatcher) Write(p []byte) (int, error) {
 	if e.word != "" && bytes.Contains(p, []byte(e.word)) {
-		e.once.Do(func() { close(e.heard) })
+		e.once.Do(func() { close(e.found) })
 	}
 	return len(p), nil
 }
 
-func (e *ear) await(t testing.TB) {
+func (e *logWatcher) await(t testing.TB) {
 	t.Helper()
 	select {
-	case <-e.heard:
+	case <-e.found:
 	case <-time.After(brokertest.Patience):
 		t.Errorf("the log does not say %q", e.word)
 	}
@@ -69,7 +69,7 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ear := &ear{word: tc.says, heard: make(chan struct{})}
+			ear := &logWatcher{word: tc.says, found: make(chan struct{})}
 			b, err := broker.Open(t.Context(), broker.Options{
 				Names: subject.Default(), Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), ear), nil)),
 				Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true, Listen: "127.0.0.1:0", TLS: secure},

@@ -104,8 +104,8 @@ func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
 	}
 }
 
-// TestOrphansSettled checks the output and the exit code.
-func TestOrphansSettled(t *testing.T) {
+// TestOrphansFailed checks the output and the exit code.
+func TestOrphansFailed(t *testing.T) {
 	t.Parallel()
 	left := []*genbusv1.OrphanLeft{{Tenant: "acme", Id: "video_x", Reason: "another protocol"}}
 	for name, row := range map[string]struct {

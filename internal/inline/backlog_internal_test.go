@@ -39,9 +39,9 @@ func TestChatsWaitOnceUntilEventsAreStored(t *testing.T) {
 	})
 }
 
-// TestACallerWhoLeavesHasNoChatWait proves that a cancelled wait does not make the next chat wait
-// after another chat has waited its full time.
-func TestACallerWhoLeavesHasNoChatWait(t *testing.T) {
+// TestADisconnectedCallerHasNoChatWait proves that a cancelled wait does not make the next chat
+// wait after another chat has waited its full time.
+func TestADisconnectedCallerHasNoChatWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlog{limit: 1}

@@ -124,11 +124,11 @@ func (l *limit) release() { l.calls.Add(-1) }
 // HandlePeerNotification handles a peer notification. If the notification reports that a chat was
 // cancelled, it stops that chat. It does not block. If a notification is lost, the next check
 // detects the cancel.
-func (r *Runner) HandlePeerNotification(n joblog.Summary) {
-	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
+func (r *Runner) HandlePeerNotification(s joblog.Summary) {
+	if s.Name.Kind != subject.Chat || s.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return
 	}
-	r.cancelled(n.Name)
+	r.cancelled(s.Name)
 }
 
 // cancelled stops a chat that was cancelled in the log.

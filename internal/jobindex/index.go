@@ -108,15 +108,15 @@ func (x *Index) Ready() bool { return x.keeper.ready() != nil }
 
 // committed applies a commit of this replica that began or ended a job, before the log delivers its
 // event.
-func (x *Index) committed(n joblog.Summary) {
+func (x *Index) committed(s joblog.Summary) {
 	x.mu.Lock()
-	if n.Seq > x.wrote.seq || time.Since(x.wrote.at) > ownFor { // a recreated log starts at sequence 1
-		x.wrote = own{seq: n.Seq, at: time.Now()}
+	if s.Seq > x.wrote.seq || time.Since(x.wrote.at) > ownFor { // a recreated log starts at sequence 1
+		x.wrote = own{seq: s.Seq, at: time.Now()}
 	}
 	x.mu.Unlock()
 	if r := x.keeper.current.Load(); r != nil {
-		n.Name.ID = strings.Clone(n.Name.ID)
-		r.table.Wrote(n)
+		s.Name.ID = strings.Clone(s.Name.ID)
+		r.table.Wrote(s)
 	}
 }
 

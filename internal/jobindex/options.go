@@ -29,7 +29,7 @@ const (
 // Observer receives events while this replica keeps the index: first the last event of every job in
 // the log, and then every commit of every replica. Its methods must not block.
 type Observer interface {
-	Observe(n joblog.Summary)
+	Observe(s joblog.Summary)
 	// Reset is called after the last Observe, when this replica stops keeping the index.
 	Reset()
 }

@@ -69,24 +69,24 @@ func newReading(log *joblog.Log, created time.Time, size int, observers []Observ
 }
 
 // apply applies an event. If a message is not an event, it only advances the reading.
-func (r *reading) apply(n joblog.Summary) {
+func (r *reading) apply(s joblog.Summary) {
 	r.applying.Lock()
 	defer r.applying.Unlock()
 	if r.ended {
 		return
 	}
-	if n.Name.ID != "" && !n.CreatedAt.IsZero() {
+	if s.Name.ID != "" && !s.CreatedAt.IsZero() {
 		// Clone: the ID shares the memory of the whole message.
-		n.Name.ID = strings.Clone(n.Name.ID)
-		known := r.table.Put(n)
-		if applied, caughtUp := r.progress(); n.Seq > applied { // not counted yet
-			r.rates.Count(n, !known && !caughtUp, time.Now())
+		s.Name.ID = strings.Clone(s.Name.ID)
+		known := r.table.Put(s)
+		if applied, caughtUp := r.progress(); s.Seq > applied { // not counted yet
+			r.rates.Count(s, !known && !caughtUp, time.Now())
 		}
 		for _, o := range r.observers {
-			o.Observe(n)
+			o.Observe(s)
 		}
 	}
-	r.advance(n.Seq)
+	r.advance(s.Seq)
 }
 
 // end makes the reading ignore further events, because a consumer that is being recreated may still

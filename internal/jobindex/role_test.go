@@ -24,13 +24,13 @@ type observed struct {
 	seen map[string]string // last status by id
 }
 
-func (o *observed) Observe(n joblog.Summary) {
+func (o *observed) Observe(s joblog.Summary) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.seen == nil {
 		o.seen = map[string]string{}
 	}
-	o.seen[n.Name.ID] = n.Status
+	o.seen[s.Name.ID] = s.Status
 }
 
 func (o *observed) Reset() {

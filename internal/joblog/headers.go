@@ -54,8 +54,8 @@ func (h *Headers) Each(f func(Summary), caughtUp func(), trouble func(error)) (s
 		caughtUp()
 	}
 	consuming, err := h.consumer.Consume(func(m jetstream.Msg) {
-		n, remaining := h.summary(m)
-		f(n)
+		s, remaining := h.summary(m)
+		f(s)
 		if remaining == 0 {
 			caughtUp()
 		}
@@ -74,11 +74,11 @@ func (h *Headers) Each(f func(Summary), caughtUp func(), trouble func(error)) (s
 // the batch is synced, so that lists do not show events that a power failure can still revert. If
 // the batch gets no answer, summary accepts the message anyway. The disk has then failed, and no
 // decisions are based on lists.
-func (h *Headers) summary(m jetstream.Msg) (n Summary, remaining uint64) {
+func (h *Headers) summary(m jetstream.Msg) (s Summary, remaining uint64) {
 	h.b.Synced(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()
 	if err != nil {
-		return n, 1 // not from the log
+		return s, 1 // not from the log
 	}
 	name, err := h.b.Names().ParseTask(m.Subject())
 	if err != nil {
@@ -132,9 +132,9 @@ func (l *Log) EachLastEvent(ctx context.Context, f func(Summary)) error {
 		if err != nil {
 			return fmt.Errorf("read the last event of every job: %w", err)
 		}
-		n, remaining := h.summary(m)
-		if n.Name.ID != "" {
-			f(n)
+		s, remaining := h.summary(m)
+		if s.Name.ID != "" {
+			f(s)
 		}
 		if remaining == 0 {
 			return nil

@@ -60,22 +60,22 @@ type hub struct {
 	committed func(Summary) // nil if none is registered
 }
 
-func (h *hub) commit(n Summary) {
+func (h *hub) commit(s Summary) {
 	h.mu.RLock()
 	f := h.committed
 	h.mu.RUnlock()
 	if f != nil {
-		f(n)
+		f(s)
 	}
 }
 
 // notifyObservers calls all functions registered with OnPeerNotification.
-func (h *hub) notifyObservers(n Summary) {
+func (h *hub) notifyObservers(s Summary) {
 	h.mu.RLock()
 	observers := h.observers
 	h.mu.RUnlock()
 	for _, f := range observers {
-		f(n)
+		f(s)
 	}
 }
 

@@ -71,23 +71,23 @@ func (t *notifier) handlePeerNotification(m *nats.Msg) {
 // all replicas, because the holder may not have written an event: it may only poll after a
 // takeover, or may not have started yet. Cancellations are rare, and their callers wait.
 func (t *notifier) notify(before string, e task.Event) {
-	n := Summary{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: t.writer}
+	s := Summary{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: t.writer}
 	switch {
 	case e.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_CANCELLED:
 		before = subject.AnyWriter
 	case e.Version() <= 2, before == "":
 		return
 	case before == t.writer && e.Terminal():
-		t.hub.notifyObservers(n)
+		t.hub.notifyObservers(s)
 		return
 	case before == t.writer:
 		return
 	}
 	m := nats.NewMsg(t.b.Names().PeerNotification(before))
-	m.Data = []byte(t.b.Names().Task(n.Name.Kind, n.Name.Tenant, n.Name.ID))
-	m.Header[subject.HeaderStatus] = []string{n.Status}
-	m.Header[subject.HeaderWriter] = []string{n.Writer}
+	m.Data = []byte(t.b.Names().Task(s.Name.Kind, s.Name.Tenant, s.Name.ID))
+	m.Header[subject.HeaderStatus] = []string{s.Status}
+	m.Header[subject.HeaderWriter] = []string{s.Writer}
 	if err := t.b.WriteConn().PublishMsg(m); err != nil {
-		t.log.Debug("could not send peer notification", telemetry.KeyJobID, n.Name.ID, telemetry.KeyError, err)
+		t.log.Debug("could not send peer notification", telemetry.KeyJobID, s.Name.ID, telemetry.KeyError, err)
 	}
 }

@@ -88,34 +88,34 @@ func NewRateCounter() *RateCounter { return &RateCounter{rings: map[rateKey]*rin
 
 // Count counts an event. It must be called exactly once per event. If added is set, earlier events
 // of the job will not arrive, so Count also counts the job's acceptance and start.
-func (r *RateCounter) Count(n joblog.Summary, added bool, now time.Time) {
-	if n.Facts.Route == "" { // the record of a refused request
+func (r *RateCounter) Count(s joblog.Summary, added bool, now time.Time) {
+	if s.Facts.Route == "" { // the record of a refused request
 		return
 	}
 	oldest := now.Add(-RateMinutes * time.Minute)
-	ended := task.TerminalWord(n.Status) && n.Time.After(oldest)
-	accepted := (n.Version == 1 || added) && n.CreatedAt.After(oldest)
-	begun, started := n.Facts.BegunAt()
-	started = started && (added || begun.Equal(n.Time)) && begun.After(oldest)
+	ended := task.TerminalWord(s.Status) && s.Time.After(oldest)
+	accepted := (s.Version == 1 || added) && s.CreatedAt.After(oldest)
+	begun, started := s.Facts.BegunAt()
+	started = started && (added || begun.Equal(s.Time)) && begun.After(oldest)
 	if !ended && !accepted && !started {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	of := r.of(rateKey{n.Name.Kind, n.Facts.Route}, minuteOf(now))
+	of := r.of(rateKey{s.Name.Kind, s.Facts.Route}, minuteOf(now))
 	if of == nil {
 		return
 	}
 	if accepted {
-		of.at(n.CreatedAt, now).Accepted++
+		of.at(s.CreatedAt, now).Accepted++
 	}
 	if started {
 		of.at(begun, now).Started++
 	}
 	if ended {
-		at := of.at(n.Time, now)
+		at := of.at(s.Time, now)
 		at.Ended++
-		if n.Status == failedWord {
+		if s.Status == failedWord {
 			at.Failed++
 		}
 	}

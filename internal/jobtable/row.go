@@ -20,16 +20,16 @@ type Row struct {
 }
 
 // rowOf returns the row of an event. It does not copy the ID.
-func rowOf(n joblog.Summary) Row {
-	return Row{Created: n.CreatedAt.UnixNano(), ID: n.Name.ID, Seq: n.Seq, Status: unique.Make(n.Status).Value(), unfinished: isUnfinished(n), facts: factsOf(n)}
+func rowOf(s joblog.Summary) Row {
+	return Row{Created: s.CreatedAt.UnixNano(), ID: s.Name.ID, Seq: s.Seq, Status: unique.Make(s.Status).Value(), unfinished: isUnfinished(s), facts: factsOf(s)}
 }
 
 // isUnfinished reports whether an event leaves its job unfinished. Inline chats do not count as
 // unfinished. They end with their connection, and if their replica dies, no event reports it.
 // Inline chats are the only jobs that begin in progress.
-func isUnfinished(n joblog.Summary) bool {
-	begunInline := n.Status == "in_progress" && n.Version == 1
-	return !task.TerminalWord(n.Status) && !begunInline
+func isUnfinished(s joblog.Summary) bool {
+	begunInline := s.Status == "in_progress" && s.Version == 1
+	return !task.TerminalWord(s.Status) && !begunInline
 }
 
 // facts are the searchable properties of a job besides its status.
@@ -44,10 +44,10 @@ type facts struct {
 // words are facts with values that many jobs share.
 type words struct{ phase, route, model, upstream, key, code string }
 
-func factsOf(n joblog.Summary) facts {
-	f := n.Facts
+func factsOf(s joblog.Summary) facts {
+	f := s.Facts
 	return facts{
-		updated: n.Time.UnixNano(), task: strings.Clone(f.UpstreamTask), labels: publisher.Labels(strings.Clone(string(f.Labels))),
+		updated: s.Time.UnixNano(), task: strings.Clone(f.UpstreamTask), labels: publisher.Labels(strings.Clone(string(f.Labels))),
 		shared: unique.Make(words{f.Phase, f.Route, f.Model, f.Upstream, f.Key, f.ErrorCode}),
 	}
 }

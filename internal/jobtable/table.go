@@ -28,11 +28,11 @@ func New(limit int) *Table { return &Table{limit: limit, lists: map[listKey]*lis
 
 // Put applies an event from the log. It reports whether the table already had this event or an
 // earlier one of the same job. It does not copy the event's ID.
-func (x *Table) Put(n joblog.Summary) (known bool) { return x.put(n.Name, rowOf(n)) }
+func (x *Table) Put(s joblog.Summary) (known bool) { return x.put(s.Name, rowOf(s)) }
 
 // Wrote applies an event by which this replica has just created or ended a job, before the log
 // delivers it. It does not copy the event's ID.
-func (x *Table) Wrote(n joblog.Summary) { x.wrote(n.Name, rowOf(n)) }
+func (x *Table) Wrote(s joblog.Summary) { x.wrote(s.Name, rowOf(s)) }
 
 // put implements Put.
 func (x *Table) put(n subject.JobName, r Row) (known bool) {

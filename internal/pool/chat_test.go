@@ -192,27 +192,27 @@ func TestNobodyIsAskedForNobody(t *testing.T) {
 	}
 }
 
-// leaver cancels once the response has been read.
-type leaver struct {
+// disconnecting cancels once the response has been read.
+type disconnecting struct {
 	http.RoundTripper
-	leave func()
+	disconnect func()
 }
 
-func (l leaver) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l disconnecting) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.RoundTripper.RoundTrip(r)
 	if err == nil {
-		resp.Body = leaversBody{resp.Body, l.leave}
+		resp.Body = disconnectingBody{resp.Body, l.disconnect}
 	}
 	return resp, err
 }
 
-type leaversBody struct {
+type disconnectingBody struct {
 	io.ReadCloser
-	leave func()
+	disconnect func()
 }
 
-func (b leaversBody) Close() error {
-	b.leave()
+func (b disconnectingBody) Close() error {
+	b.disconnect()
 	return b.ReadCloser.Close()
 }
 
@@ -221,7 +221,7 @@ func TestARefusalForNobody(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": refuse(401, ""), "b": replies}, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	f.client.Transport = leaver{f.client.Transport, cancel}
+	f.client.Transport = disconnecting{f.client.Transport, cancel}
 	_, err := f.chat.Complete(ctx, request(false))
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.HTTPStatus != 401 {
 		t.Errorf("got %v, want the refusal", err)

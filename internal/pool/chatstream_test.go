@@ -162,8 +162,9 @@ func TestAStreamHasATime(t *testing.T) {
 	}
 }
 
-// TestACallerLeavesAStream proves that Close returns the slot and leaves the breaker unchanged.
-func TestACallerLeavesAStream(t *testing.T) {
+// TestACallerDisconnectsFromAStream proves that Close returns the slot and leaves the breaker
+// unchanged.
+func TestACallerDisconnectsFromAStream(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": func(w http.ResponseWriter, r *http.Request) {
 		events(firstBlock)(w, r)

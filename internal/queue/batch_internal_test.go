@@ -106,10 +106,10 @@ func TestWhatWasReadInABatchIsOld(t *testing.T) {
 			return e, errors.Join(err, q.log.Finish(t.Context(), e))
 		}
 		for name, test := range map[string]struct {
-			meanwhile func(j candidate) error
-			want      verdict
-			places    []string // streams with items of the job afterwards
-			marked    bool
+			during func(j candidate) error
+			want   verdict
+			places []string // streams with items of the job afterwards
+			marked bool
 		}{
 			"nothing": {func(candidate) error { return nil }, enqueued, []string{q.b.Names().Work()}, true},
 			"cancelled": {func(j candidate) error {
@@ -128,7 +128,7 @@ func TestWhatWasReadInABatchIsOld(t *testing.T) {
 			next, _ := queued(t, q, "acme", name)
 			second, _ := queued(t, q, "acme", name+" and another")
 			j := readAll(t, m, []turn{next, second})[0]
-			if err := test.meanwhile(j); err != nil {
+			if err := test.during(j); err != nil {
 				t.Fatal(name, err)
 			}
 			if v, err := m.dispatch(t.Context(), j); err != nil || v != test.want {

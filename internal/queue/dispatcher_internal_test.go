@@ -384,7 +384,7 @@ func TestATenantThatIsPassedOverIsNoBacklog(t *testing.T) {
 	}
 }
 
-// listen makes a replica hear the claims of others until the test ends.
+// listen makes a replica receive the claims of others until the test ends.
 func listen(t testing.TB, q *Queue) {
 	t.Helper()
 	silence := q.claims.ListenRemaining(time.Now())

@@ -12,9 +12,9 @@ func TestAReadKeepsARecount(t *testing.T) {
 	t.Parallel()
 	read := func(jobs uint64) *jetstream.ConsumerInfo { return &jetstream.ConsumerInfo{NumPending: jobs} }
 	r := &Route{backlog: newBacklog()}
-	learn := func(jobs uint64, meanwhile func()) {
+	learn := func(jobs uint64, during func()) {
 		counted, update := r.counted.Load(), r.window.beginRead()
-		meanwhile()
+		during()
 		r.learn(read(jobs), read(0), counted, update)
 	}
 	learn(3, func() {})

@@ -64,9 +64,9 @@ func expect(t *testing.T, told <-chan int, want int) {
 	}
 }
 
-// TestACallerWhoLeavesSpoilsNoList checks that a cancelled caller does not end the call that fills
-// the shared cache.
-func TestACallerWhoLeavesSpoilsNoList(t *testing.T) {
+// TestADisconnectedCallerSpoilsNoList checks that a cancelled caller does not end the call that
+// fills the shared cache.
+func TestADisconnectedCallerSpoilsNoList(t *testing.T) {
 	t.Parallel()
 	l := newLister(t)
 	l.let <- struct{}{}

@@ -88,7 +88,7 @@ func open(t *testing.T, base string) *browser {
 	ctx, cancel := chromedp.NewContext(startChromium(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &browser{t: t, ctx: ctx, base: base, faults: make(chan string, 100)}
-	if err := chromedp.Listen(ctx, b.hear); err != nil {
+	if err := chromedp.Listen(ctx, b.handleEvent); err != nil {
 		t.Fatal(err)
 	}
 	b.size(1280)
@@ -100,8 +100,8 @@ func open(t *testing.T, base string) *browser {
 	return b
 }
 
-// hear records faults that the browser reports. It must not block.
-func (b *browser) hear(ev any) {
+// handleEvent records faults that the browser reports. It must not block.
+func (b *browser) handleEvent(ev any) {
 	fault := ""
 	switch e := ev.(type) {
 	case *runtime.EventExceptionThrown:

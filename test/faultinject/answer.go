@@ -129,7 +129,7 @@ func (a *answer) sendHead() {
 func (a *answer) finish() error {
 	a.WriteHeader(http.StatusOK)
 	if a.err == nil && a.ctx.Err() != nil {
-		a.err = errGone
+		a.err = errDisconnected
 	}
 	if a.plan.end == oversized {
 		a.header.Del("Content-Length")
@@ -177,7 +177,7 @@ func (a *answer) middle() {
 		a.err = errCut
 	case a.plan.end == stall:
 		<-a.ctx.Done()
-		a.err = errGone
+		a.err = errDisconnected
 	default:
 		a.oversize()
 	}

@@ -18,8 +18,8 @@ import (
 const movedPath = "/faultinject/moved"
 
 var (
-	errCut  = errors.New("the connection is cut on purpose")
-	errGone = errors.New("the client has left")
+	errCut          = errors.New("the connection is cut on purpose")
+	errDisconnected = errors.New("the client has left")
 )
 
 // exchange is one request and its answer.

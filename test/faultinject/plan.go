@@ -61,7 +61,7 @@ func (o *outlet) Write(p []byte) (int, error) {
 // pause waits for d. It returns an error if the client disconnects first.
 func (o *outlet) pause(d time.Duration) error {
 	if d > 0 && !Pause(o.ctx, d) {
-		return errGone
+		return errDisconnected
 	}
 	return nil
 }

@@ -18,14 +18,14 @@ func stealing() (rows []attack) {
 				attack{user, "looks at the consumer of " + stream, ask("$JS.API.CONSUMER.INFO."+stream+"."+durable, ""), isRefused})
 		}
 		for _, word := range []string{"+ACK", "-NAK", "+TERM", "+WPI", "+NXT"} {
-			rows = append(rows, attack{user, "says " + word + " to the victim's work", settle(word), isRefused})
+			rows = append(rows, attack{user, "says " + word + " to the victim's work", settleWith(word), isRefused})
 		}
 	}
-	return append(rows, attack{witness + attacker, "says +TERM to the victim's work", settle("+TERM"), isSent})
+	return append(rows, attack{witness + attacker, "says +TERM to the victim's work", settleWith("+TERM"), isSent})
 }
 
-// settle settles the victim's work item, which genbus holds.
-func settle(word string) move {
+// settleWith settles the victim's work item, which genbus holds.
+func settleWith(word string) move {
 	return func(a *attempt) string {
 		if err := a.nc.Publish(a.work.Reply(), []byte(word)); err != nil {
 			a.t.Fatal(err)

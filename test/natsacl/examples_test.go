@@ -45,8 +45,8 @@ func TestTheExamplesWork(t *testing.T) {
 	r.end()
 	for _, example := range []string{"publish", "chat"} {
 		p := spawn(t, nil, example, "-nats", app, "-tenant", attacker)
-		if err := <-p.ended; err == nil || !strings.Contains(p.said.String(), `Permissions Violation for Publish to "genbus.`) {
-			t.Errorf("%s as another tenant: %v: %s", example, err, p.said)
+		if err := <-p.ended; err == nil || !strings.Contains(p.stderr.String(), `Permissions Violation for Publish to "genbus.`) {
+			t.Errorf("%s as another tenant: %v: %s", example, err, p.stderr)
 		}
 	}
 }

@@ -65,11 +65,11 @@ func (b *binaries) remove() error {
 }
 
 type process struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	lines chan string // of standard output, closed at its end
-	said  *output
-	ended chan error
+	t      testing.TB
+	cmd    *exec.Cmd
+	lines  chan string // of standard output, closed at its end
+	stderr *output
+	ended  chan error
 }
 
 type output struct {
@@ -92,9 +92,9 @@ func (o *output) String() string {
 // spawn starts a program. It is killed if it still runs when the test ends.
 func spawn(t testing.TB, env []string, name string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, lines: make(chan string, 4096), said: &output{}, ended: make(chan error, 1)}
+	p := &process{t: t, lines: make(chan string, 4096), stderr: &output{}, ended: make(chan error, 1)}
 	p.cmd = exec.Command(program(t, name), args...)
-	p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = append(os.Environ(), env...), p.said, 10*time.Second
+	p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = append(os.Environ(), env...), p.stderr, 10*time.Second
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		err = p.cmd.Start()
@@ -108,7 +108,7 @@ func spawn(t testing.TB, env []string, name string, args ...string) *process {
 		for range p.lines {
 		}
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, p.said)
+			t.Logf("%s said:\n%s", name, p.stderr)
 		}
 	})
 	return p
@@ -132,7 +132,7 @@ func (p *process) line(words ...string) string {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {
-				p.t.Fatalf("%s ended without a line of %q: %q\n%s", p.cmd.Path, words, seen, p.said)
+				p.t.Fatalf("%s ended without a line of %q: %q\n%s", p.cmd.Path, words, seen, p.stderr)
 			}
 			seen = append(seen, line)
 			if hasAll(line, words) {
@@ -158,7 +158,7 @@ func (p *process) wait() {
 	select {
 	case err := <-p.ended:
 		if err != nil {
-			p.t.Errorf("%s: %v\n%s", p.cmd.Path, err, p.said)
+			p.t.Errorf("%s: %v\n%s", p.cmd.Path, err, p.stderr)
 		}
 	case <-time.After(patience):
 		p.t.Errorf("%s does not end", p.cmd.Path)

@@ -88,7 +88,7 @@ func run(t testing.TB, tls string, nodes ...*node) *running {
 func (r *running) end() {
 	r.t.Helper()
 	r.service.stop(syscall.SIGTERM)
-	for _, line := range strings.Split(r.service.said.String(), "\n") {
+	for _, line := range strings.Split(r.service.stderr.String(), "\n") {
 		if strings.Contains(line, "ermissions") {
 			r.t.Errorf("the service was refused something: %s", line)
 		}

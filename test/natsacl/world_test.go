@@ -40,7 +40,7 @@ type stage struct {
 	broker *broker.Broker       // with the permissions of the service
 	origin *nats.Conn           // unlimited in the account of genbus
 	theirs *nats.Conn           // unlimited in the victim's account
-	heard  []*nats.Subscription // all messages of both accounts
+	subs   []*nats.Subscription // all messages of both accounts
 	work   jetstream.Msg        // the victim's work item, held by the service
 }
 
@@ -56,7 +56,7 @@ func newStage(t testing.TB) *stage {
 	s.origin, s.theirs = s.connect(t, witness+"GENBUS"), s.connect(t, witness+victim)
 	s.await(victim, 3)
 	s.await(attacker, 3)
-	s.heard = []*nats.Subscription{s.listen(s.origin, ">"), s.listen(s.theirs, ">")}
+	s.subs = []*nats.Subscription{s.listen(s.origin, ">"), s.listen(s.theirs, ">")}
 	return s
 }
 
@@ -251,7 +251,7 @@ func (s *stage) trespasses() (out []string) {
 			s.t.Fatal(err)
 		}
 	}
-	for _, sub := range s.heard {
+	for _, sub := range s.subs {
 		for {
 			m, err := sub.NextMsg(time.Millisecond)
 			if err != nil {

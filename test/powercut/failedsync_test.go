@@ -38,7 +38,7 @@ func TestNoJobBeginsByAnItemThatIsNotOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	var failed atomic.Bool
 	work := filepath.Join(subject.Default().Work(), "msgs")
-	w := &telling{told: jobs{}, of: map[string]int{}}
+	w := &recorder{reported: jobs{}, of: map[string]int{}}
 	w.disk = disk.Watch(dir, syncTakes, func(name string, grows int) error {
 		if !strings.HasSuffix(filepath.Dir(name), work) {
 			return nil
@@ -66,7 +66,7 @@ func TestNoJobBeginsByAnItemThatIsNotOnDisk(t *testing.T) {
 	acks.kept(t, writesOfABatch)
 
 	w.mu.Lock()
-	begun := slices.Collect(maps.Keys(w.told))
+	begun := slices.Collect(maps.Keys(w.reported))
 	w.mu.Unlock()
 	b := restart(t, w.disk.Cut(0))
 	stored, err := b.Stream(t.Context(), b.Names().Work())

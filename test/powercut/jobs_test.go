@@ -57,14 +57,14 @@ func (want jobs) lost(ctx context.Context, b *broker.Broker) (out []string) {
 	return out
 }
 
-// telling records the job states reported by a service that runs on a Disk.
-type telling struct {
+// recorder records the job states reported by a service that runs on a Disk.
+type recorder struct {
 	disk *disk.Disk
 
-	mu   sync.Mutex
-	told jobs
-	cuts []cut
-	of   map[string]int // number of moments, by label
+	mu       sync.Mutex
+	reported jobs
+	cuts     []cut
+	of       map[string]int // number of moments, by label
 }
 
 // Labels of the moments at which the power is cut, at one in oneIn of each.
@@ -74,35 +74,34 @@ const (
 	oneIn    = 12
 )
 
-// tell records a reported state and cuts the power at some moments.
-func (w *telling) tell(id string, now job, why string) {
+// record records a reported state and cuts the power at some moments.
+func (w *recorder) record(id string, now job, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.told[id].version < now.version {
-		w.told[id] = now
+	if w.reported[id].version < now.version {
+		w.reported[id] = now
 	}
 	if w.of[why]++; why != "" && w.of[why]%oneIn == 1 {
-		w.cuts = append(w.cuts, cut{why: why, want: maps.Clone(w.told), image: w.disk.Cut(0)})
+		w.cuts = append(w.cuts, cut{why: why, want: maps.Clone(w.reported), image: w.disk.Cut(0)})
 	}
 }
 
 // caller records a job as reported to a caller.
-func (w *telling) caller(kind subject.Kind, now task.Job) {
+func (w *recorder) caller(kind subject.Kind, now task.Job) {
 	phase, why := now.GetExecution().GetPhase(), ""
 	if task.Terminal(phase) {
 		why = atEnd
 	}
-	w.tell(now.GetId(), job{kind, now.GetVersion(), phase}, why)
+	w.record(now.GetId(), job{kind, now.GetVersion(), phase}, why)
 }
 
-// upstream starts a sandbox that gets a create only after tell has recorded it, and returns its
-// URL.
-func (w *telling) upstream(t *testing.T) string {
+// upstream starts a sandbox that gets a create only after record has kept it, and returns its URL.
+func (w *recorder) upstream(t *testing.T) string {
 	box := sandbox.New(sandbox.Options{VideoDuration: 200 * time.Millisecond, ChunkInterval: time.Millisecond, ChunkCount: 3})
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if id := r.Header.Get("Idempotency-Key"); id != "" && strings.Contains(r.URL.Path, "video") {
 			// A job's second event says that its submission begins.
-			w.tell(id, job{subject.Video, 2, genbusv1.JobPhase_JOB_PHASE_SUBMITTING}, atSubmit)
+			w.record(id, job{subject.Video, 2, genbusv1.JobPhase_JOB_PHASE_SUBMITTING}, atSubmit)
 		}
 		box.ServeHTTP(rw, r)
 	}))
@@ -119,7 +118,7 @@ func TestReportedJobsAreStored(t *testing.T) {
 	brokertest.Full(t, "rebuilds nats-server")
 	t.Parallel()
 	dir := t.TempDir()
-	w := &telling{told: jobs{}, of: map[string]int{}, disk: disk.Watch(dir, syncTakes, noCut)}
+	w := &recorder{reported: jobs{}, of: map[string]int{}, disk: disk.Watch(dir, syncTakes, noCut)}
 	t.Cleanup(w.disk.Close)
 	s := servicetest.New(t, servicetest.Options{DataDir: dir, Upstream: w.upstream(t), Change: func(c *config.Config) { c.NATS.SyncAlways = true }})
 	conn, err := grpc.NewClient(s.GRPCAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -156,7 +155,7 @@ func TestReportedJobsAreStored(t *testing.T) {
 	}
 }
 
-func (w *telling) video(ctx context.Context, c genbusv1.VideoServiceClient) error {
+func (w *recorder) video(ctx context.Context, c genbusv1.VideoServiceClient) error {
 	made, err := c.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a paper boat"}},
 	}})
@@ -180,7 +179,7 @@ func (w *telling) video(ctx context.Context, c genbusv1.VideoServiceClient) erro
 	}
 }
 
-func (w *telling) chat(ctx context.Context, c genbusv1.ChatServiceClient) error {
+func (w *recorder) chat(ctx context.Context, c genbusv1.ChatServiceClient) error {
 	made, err := c.SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: &genbusv1.ChatRequest{
 		Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 			Model:    "sandbox-chat",

@@ -83,13 +83,13 @@ func lookUp(ctx context.Context, c *Console, r *http.Request) (next, word string
 	}
 }
 
-// resolve calls settle, which creates a job from a dead letter, and returns the job's page.
-func (c *Console) resolve(ctx context.Context, r *http.Request, word string, settle func(seq uint64) (id string, err error)) (string, string, error) {
+// resolve calls createJob, which creates a job from a dead letter, and returns the job's page.
+func (c *Console) resolve(ctx context.Context, r *http.Request, word string, createJob func(seq uint64) (id string, err error)) (string, string, error) {
 	seq, err := sequenceOf(r)
 	if err != nil {
 		return Path + "/decisions", "", err
 	}
-	id, err := settle(seq)
+	id, err := createJob(seq)
 	if err != nil {
 		return deadLetterURL(seq), "", err
 	}

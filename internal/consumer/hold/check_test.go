@@ -32,7 +32,7 @@ func (j *heldJob) Extend()        {}
 func (j *heldJob) Confirm()       { j.confirmed.Add(1) }
 func (j *heldJob) HandOver()      {}
 
-func (j *heldJob) Tell() *genbusv1.HeldJob { return &genbusv1.HeldJob{} }
+func (j *heldJob) Details() *genbusv1.HeldJob { return &genbusv1.HeldJob{} }
 
 // take holds n jobs whose first event a dead replica had written.
 func take(t *testing.T, b *broker.Broker, h *hold.Holder, p *jobtest.Process, n int) (jobs []*heldJob) {

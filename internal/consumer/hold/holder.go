@@ -69,8 +69,8 @@ func (h *Holder) HeldJob(id string) *genbusv1.HeldJob {
 func (h *Holder) Held() int { return h.held.size() }
 
 // HandlePeerNotification handles a peer notification: the job rereads its log.
-func (h *Holder) HandlePeerNotification(n joblog.Summary) {
-	if j := h.held.get(n.Name.ID); j != nil {
+func (h *Holder) HandlePeerNotification(s joblog.Summary) {
+	if j := h.held.get(s.Name.ID); j != nil {
 		j.Confirm()
 	}
 }

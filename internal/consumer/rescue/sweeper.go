@@ -71,10 +71,10 @@ func New(o Options) *Sweeper {
 
 // Observe records the deadline that an event names, or drops the job's deadline if the job has
 // ended.
-func (s *Sweeper) Observe(n joblog.Summary) {
+func (s *Sweeper) Observe(event joblog.Summary) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.observe(n)
+	s.observe(event)
 }
 
 // Reset drops all deadlines, because other replicas keep them.
@@ -88,26 +88,26 @@ func (s *Sweeper) Reset() {
 }
 
 // observe is Observe for callers that hold mu.
-func (s *Sweeper) observe(n joblog.Summary) {
-	to, at := s.deadlineOf(n)
+func (s *Sweeper) observe(event joblog.Summary) {
+	to, at := s.deadlineOf(event)
 	if to == nil {
-		s.starts.drop(n.Name.ID)
-		s.ends.drop(n.Name.ID)
+		s.starts.drop(event.Name.ID)
+		s.ends.drop(event.Name.ID)
 		s.ringForCapacity()
 		return
 	}
 	// Clone the names, which would otherwise keep a whole message in memory.
-	s.put(to, deadline{at: at, tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID)})
+	s.put(to, deadline{at: at, tenant: unique.Make(strings.Clone(event.Name.Tenant)).Value(), id: strings.Clone(event.Name.ID)})
 }
 
 // deadlineOf returns when to check a job, and where that is recorded: nil for a job that has ended.
-func (s *Sweeper) deadlineOf(n joblog.Summary) (among *deadlines, at time.Time) {
+func (s *Sweeper) deadlineOf(event joblog.Summary) (among *deadlines, at time.Time) {
 	switch {
-	case !n.StartBy.IsZero():
-		return s.starts, n.StartBy
-	case !n.EndBy.IsZero():
-		return s.ends, n.EndBy.Add(stuckAfter)
-	case task.TerminalWord(n.Status):
+	case !event.StartBy.IsZero():
+		return s.starts, event.StartBy
+	case !event.EndBy.IsZero():
+		return s.ends, event.EndBy.Add(stuckAfter)
+	case task.TerminalWord(event.Status):
 		return nil, time.Time{}
 	default: // the event has no deadline: ask the log
 		return s.ends, time.Now().Add(stuckAfter)
@@ -181,11 +181,11 @@ func (s *Sweeper) recall() {
 	s.parts.Life.Jobs.Go(func() {
 		defer stop()
 		for {
-			err := s.parts.Log.EachLastEvent(ctx, func(n joblog.Summary) {
+			err := s.parts.Log.EachLastEvent(ctx, func(event joblog.Summary) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if starts == s.starts { // otherwise all were dropped
-					s.observe(n)
+					s.observe(event)
 				}
 			})
 			if err == nil || broker.Wait(ctx, recallAgain) != nil {

@@ -162,8 +162,8 @@ func TestNothingIsDoneWithoutARecord(t *testing.T) {
 	}
 }
 
-// TestACallerWhoLeftIsRecorded checks that the outcome is recorded after the caller has left.
-func TestACallerWhoLeftIsRecorded(t *testing.T) {
+// TestADisconnectedCallerIsRecorded checks that the outcome is recorded after the caller has left.
+func TestADisconnectedCallerIsRecorded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, brokertest.Single(t))
 	ctx, leave := context.WithCancel(t.Context())

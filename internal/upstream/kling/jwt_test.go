@@ -72,7 +72,7 @@ func TestTokenIsKeptAndRenewed(t *testing.T) {
 	}
 }
 
-func TestForget(t *testing.T) {
+func TestDropToken(t *testing.T) {
 	t.Parallel()
 	at := vectorTime
 	s := signerAt(&at)

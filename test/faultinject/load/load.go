@@ -86,9 +86,9 @@ type Load struct {
 	stop chan struct{}
 	once sync.Once
 	// bursts carries wishes that begin at once. ended is closed when no more wishes begin.
-	bursts chan due
-	ended  chan struct{}
-	lives  sync.WaitGroup
+	bursts  chan due
+	ended   chan struct{}
+	running sync.WaitGroup
 	// wholePages is the maximum number of pages of a whole list.
 	wholePages int
 	// accepted counts the wishes whose queued job was accepted.
@@ -141,7 +141,7 @@ func (l *Load) Stop() { l.once.Do(func() { close(l.stop) }) }
 // Run begins wishes until Stop is called or enough jobs are accepted. It returns when all clients
 // have finished, or soon after ctx ends. Call it only once.
 func (l *Load) Run(ctx context.Context) {
-	defer l.lives.Wait()
+	defer l.running.Wait()
 	defer close(l.ended)
 	open := make(chan struct{}, l.o.Open)
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / l.o.Rate))
@@ -155,7 +155,7 @@ func (l *Load) Run(ctx context.Context) {
 			next.n = n
 			n++
 		}
-		l.lives.Go(func() {
+		l.running.Go(func() {
 			defer func() { <-open }()
 			l.client(next).live(ctx)
 		})

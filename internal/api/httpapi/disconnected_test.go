@@ -16,9 +16,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
 
-// TestWhatIsCountedOfWhoLeft checks that failures after the client left are not counted, and panics
-// always are.
-func TestWhatIsCountedOfWhoLeft(t *testing.T) {
+// TestFailuresAfterADisconnectAreNotCounted checks that failures after the client left are not
+// counted, and panics always are.
+func TestFailuresAfterADisconnectAreNotCounted(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
 	leave()

@@ -10,9 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
-// TestWhoLeavesIsNoFailure checks that a client that leaves does not count as a failure, on all
+// TestADisconnectIsNoFailure checks that a client that leaves does not count as a failure, on all
 // paths that accept jobs.
-func TestWhoLeavesIsNoFailure(t *testing.T) {
+func TestADisconnectIsNoFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	gone, leave := context.WithCancel(t.Context())

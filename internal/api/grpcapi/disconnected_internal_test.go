@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-func TestCodesOfWhoLeft(t *testing.T) {
+func TestCodesOfDisconnectedCallers(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())
 	leave()
