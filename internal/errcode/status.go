@@ -1,6 +1,8 @@
 package errcode
 
 import (
+	"slices"
+
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,6 +29,15 @@ func FromStatus(err error) *Error {
 		}
 	}
 	return f
+}
+
+// Ours reports whether a genbus service set the status of err. Otherwise its text is that of gRPC or
+// of another library.
+func Ours(err error) bool {
+	return slices.ContainsFunc(status.Convert(err).Details(), func(detail any) bool {
+		info, ok := detail.(*errdetails.ErrorInfo)
+		return ok && info.GetDomain() == Domain
+	})
 }
 
 // codeOf returns the Code for a gRPC code that no genbus service set.

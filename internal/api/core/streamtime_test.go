@@ -20,7 +20,7 @@ import (
 
 func shortStreams(c *config.Config) { c.Limits.StreamTime = time.Second }
 
-const streamEnded = ": stream_ended: come back with Last-Event-ID\n\n"
+const streamEnded = ": stream_ended: come back with Last-Event-ID\n"
 
 // TestStreamsOfEventsEnd checks that streams end without an error after limits.stream_time, and
 // resume after the last event.

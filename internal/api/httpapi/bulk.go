@@ -1,8 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -58,15 +58,15 @@ func bulk[M any, Request interface {
 // message decodes the request body into m. An empty body yields an empty message.
 func (x *exchange) message(m proto.Message) error {
 	raw, err := x.body()
-	if err != nil || len(raw) == 0 {
+	if err != nil {
 		return err
 	}
-	if err := protojson.Unmarshal(raw, m); err != nil {
-		code := errcode.InvalidRequest
-		if !json.Valid(raw) {
-			code = errcode.InvalidJSON
-		}
-		return errcode.New(code, "the body is not JSON of %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	d := m.ProtoReflect().Descriptor()
+	if err := checkMessageBody(d, raw); err != nil || len(bytes.TrimSpace(raw)) == 0 {
+		return err
+	}
+	if protojson.Unmarshal(raw, m) != nil {
+		return misfit(d, raw)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -79,11 +78,29 @@ func toHeader(key string) (string, bool) {
 	return "", false
 }
 
-// writeGatewayError answers with an error returned by a service or by the gateway's decoder.
+// writeGatewayError answers with an error returned by a service, by gRPC or by the gateway's
+// decoder.
 func writeGatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	f := errcode.FromStatus(err)
+	if !errcode.Ours(err) {
+		f = inOurWords(f, r)
+	}
 	setRefusal(w.Header(), r, f)
 	f.WriteHTTP(w)
+}
+
+// inOurWords returns an error for one that no service of genbus returned, whose text is that of a
+// library.
+func inOurWords(f *errcode.Error, r *http.Request) *errcode.Error {
+	sent, ok := r.Body.(*messageBody)
+	switch {
+	case f.Code == errcode.InvalidRequest && ok:
+		return errcode.From(misfit(sent.message, sent.raw))
+	case f.Code == errcode.BodyTooLarge:
+		return errcode.New(f.Code, "the message is larger than grpc.max_message_bytes allows; send a URL instead of the data")
+	default:
+		return errcode.New(f.Code, "%s", f.Meaning().Means())
+	}
 }
 
 // writeRoutingError handles paths that our mux matches but the gateway does not. There are none as
@@ -126,9 +143,15 @@ func (x *exchange) enterGateway() error {
 }
 
 func (x *exchange) prepareGateway(enter func(*exchange) error) error {
-	x.r.Header.Del("Te") // no trailers
+	x.r.Header.Del("Te")           // no trailers
+	x.r.Header.Del("Grpc-Timeout") // clients of HTTP disconnect instead
 	if err := enter(x); err != nil {
 		return err
+	}
+	if text := x.r.PathValue("sequence"); text != "" {
+		if _, err := runtime.Uint64(text); err != nil {
+			return errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: mustBe("must be an integer from 0 to 18446744073709551615", text)}})
+		}
 	}
 	r := x.r.Clone(x.r.Context())
 	r.URL.RawPath = matchedPath(x.r)
@@ -141,7 +164,11 @@ func (x *exchange) prepareGateway(enter func(*exchange) error) error {
 		if err != nil {
 			return err
 		}
-		r.Body = io.NopCloser(bytes.NewReader(raw))
+		m := x.h.bodies[x.r.Pattern]
+		if err := checkMessageBody(m, raw); err != nil {
+			return err
+		}
+		r.Body = &messageBody{Reader: bytes.NewReader(raw), raw: raw, message: m}
 	}
 	x.r = r
 	return nil

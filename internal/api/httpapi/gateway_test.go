@@ -58,7 +58,7 @@ func TestGatewayErrors(t *testing.T) {
 	}{
 		"no such task":      {http.MethodGet, "/genbus/v1/videos/video_x", "", nil, 404, "task_not_found"},
 		"no body":           {http.MethodPost, "/genbus/v1/videos", "", nil, 400, "invalid_request"},
-		"no JSON":           {http.MethodPost, "/genbus/v1/videos", `{"video":`, nil, 400, "invalid_request"},
+		"no JSON":           {http.MethodPost, "/genbus/v1/videos", `{"video":`, nil, 400, "invalid_json"},
 		"an unknown field":  {http.MethodPost, "/genbus/v1/videos", `{"nothing":1}`, nil, 400, "invalid_request"},
 		"a form":            {http.MethodPost, "/genbus/v1/videos", `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
 		"too large":         {http.MethodPost, "/genbus/v1/chats", `{"request_id":"` + strings.Repeat("x", 2<<10) + `"}`, nil, 413, "body_too_large"},

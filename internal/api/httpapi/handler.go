@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/routes"
@@ -62,9 +63,10 @@ type Handler struct {
 	propagator propagation.TextMapPropagator
 	log        *slog.Logger
 	mux        *patterns
-	queries    map[string]parameters       // by pattern
-	surfaces   map[string]upstream.Surface // by segment
-	origins    []string                    // of web pages that may call the API
+	queries    map[string]parameters                     // by pattern
+	bodies     map[string]protoreflect.MessageDescriptor // by pattern of the gateway's paths
+	surfaces   map[string]upstream.Surface               // by segment
+	origins    []string                                  // of web pages that may call the API
 	root       http.Handler
 }
 
@@ -168,7 +170,9 @@ func (h *Handler) routes(rules []rule) {
 	h.handle("GET /genbus/v1/videos/{id}/events", h.videoEvents)
 	h.handle("GET /genbus/v1/videos/{id}/content", h.getContent)
 	h.handle("GET /genbus/v1/chats/{id}/events", h.chatEvents)
+	h.bodies = map[string]protoreflect.MessageDescriptor{}
 	for _, r := range rules {
+		h.bodies[r.pattern()] = r.body
 		if r.forOperators() {
 			h.mux.HandleFunc(r.pattern(), h.viaOperator)
 		} else {

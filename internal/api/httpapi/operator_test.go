@@ -378,7 +378,7 @@ func TestOperatorBodies(t *testing.T) {
 		"no body":          {``, nil, 200, ""},
 		"too large":        {`{"name":"` + strings.Repeat("x", 4<<10) + `"}`, nil, 413, "body_too_large"},
 		"a form":           {`a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
-		"no JSON":          {`{"name":`, nil, 400, "invalid_request"},
+		"no JSON":          {`{"name":`, nil, 400, "invalid_json"},
 		"an unknown field": {`{"nothing":1}`, nil, 400, "invalid_request"},
 	} {
 		a := w.Post(path, row.body, append(row.headers, apitest.ByOperator...)...)

@@ -26,7 +26,7 @@ func queriesOf(rules []rule) map[string]parameters {
 		"GET /genbus/v1/chats/{id}/events":   {names: []string{"resume_token"}},
 	}
 	for _, r := range rules {
-		if !r.body {
+		if r.body == nil {
 			queries[r.pattern()] = r.query()
 		}
 	}
@@ -100,15 +100,24 @@ func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return m.Fields().ByJSONName(name)
 }
 
-// ruleOf describes valid values of a parameter.
+// ruleOf describes valid values of a parameter, or of a member of a message.
 func ruleOf(f protoreflect.FieldDescriptor) string {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
 		return "must be true or false"
 	case protoreflect.EnumKind:
-		return core.StatusRule // the only enum among the parameters
+		return core.StatusRule // the only enum in requests
 	case protoreflect.MessageKind:
-		return "must be a time such as 2026-01-31T12:00:00Z" // the only message among the parameters
+		if f.Message().FullName() == "google.protobuf.Timestamp" {
+			return "must be a time such as 2026-01-31T12:00:00Z"
+		}
+		return "must be an object"
+	case protoreflect.StringKind:
+		return "must be a string of valid Unicode"
+	case protoreflect.BytesKind:
+		return "must be a string in Base64"
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		return "must be a number"
 	case protoreflect.Int32Kind:
 		return "must be an integer from 0 to 2147483647"
 	case protoreflect.Uint64Kind:

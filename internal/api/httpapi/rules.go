@@ -20,10 +20,10 @@ const operatorPrefix = "/genbus/v1/operator/"
 // serves.
 type rule struct {
 	method, path string
-	// request is the type of the request message. body is set if clients send the message in the
-	// body, and unset if they send its fields in the query.
+	// request is the type of the request message. body describes the message that clients send in
+	// the body. It is nil if they send the fields of request in the query.
 	request protoreflect.MessageType
-	body    bool
+	body    protoreflect.MessageDescriptor
 }
 
 func (r rule) pattern() string { return r.method + " " + r.path }
@@ -75,7 +75,19 @@ func readRules() ([]rule, error) {
 		case r.Delete != "":
 			verb = "DELETE"
 		}
-		rules = append(rules, rule{method: verb, path: path, request: request, body: r.Body != ""})
+		rules = append(rules, rule{method: verb, path: path, request: request, body: bodyOf(request.Descriptor(), r.Body)})
 	}
 	return rules, nil
+}
+
+// bodyOf returns the part of a request that a rule's body names: all of it (*), a field, or nothing.
+func bodyOf(request protoreflect.MessageDescriptor, part string) protoreflect.MessageDescriptor {
+	switch part {
+	case "":
+		return nil
+	case "*":
+		return request
+	default:
+		return request.Fields().ByName(protoreflect.Name(part)).Message()
+	}
 }

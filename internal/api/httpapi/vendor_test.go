@@ -35,6 +35,8 @@ func TestVendorRefusals(t *testing.T) {
 		"kling, a wrong duration":    {"POST", apitest.KlingText, `{"model_name":"sandbox-kling","prompt":"p","duration":5}`, nil, 400, 1201, "invalid_request"},
 		"kling, an image as text":    {"POST", apitest.KlingText, `{"model_name":"sandbox-kling","prompt":"p","image":"aGk="}`, nil, 400, 1201, "invalid_request"},
 		"kling, text as an image":    {"POST", apitest.KlingImage, apitest.KlingBody, nil, 400, 1201, "invalid_request"},
+		"kling, many images":         {"POST", apitest.KlingImage, `{"model_name":"sandbox-kling","prompt":"p","image_list":[{"image":"aGk="}]}`, nil, 400, 1201, "invalid_request"},
+		"kling, a longer video":      {"POST", apitest.KlingText, `{"model_name":"sandbox-kling","prompt":"p","video_id":"8930"}`, nil, 400, 1201, "invalid_request"},
 		"kling, a data URL":          {"POST", apitest.KlingImage, `{"model_name":"sandbox-kling","image":"data:image/png;base64,aGk="}`, nil, 400, 1201, "invalid_request"},
 		"kling, a callback":          {"POST", apitest.KlingText, `{"model_name":"sandbox-kling","prompt":"p","callback_url":"http://x"}`, nil, 400, 1201, "invalid_request"},
 		"kling, a bad external id":   {"POST", apitest.KlingText, `{"model_name":"sandbox-kling","prompt":"p","external_task_id":"a b"}`, nil, 400, 1201, "invalid_request"},

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // TestBodiesForOtherTasks checks that a body for another of the vendor's paths, or for another
@@ -38,9 +38,9 @@ func TestBodiesForOtherTasks(t *testing.T) {
 		if len(got) != 1 || !strings.HasPrefix(got[0], c.member+" ") || !strings.Contains(got[0], c.says) {
 			t.Errorf("%s: %q", c.body, got)
 		}
-		for _, path := range []string{textToVideo, imageToVideo} {
+		for _, path := range []string{textToVideo, imageToVideo} { // neither path is right, so neither is advised
 			r := httptest.NewRequest("POST", "/kling/v1/videos/"+path, nil)
-			if _, err := read(t, "kling", r, []byte(c.body)); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), c.member+": ") {
+			if call, err := read(t, "kling", r, []byte(c.body)); err != nil || upstreamtest.Violations(bodies{}, call.Body.Bytes()) == nil {
 				t.Errorf("%s to %s: %v", c.body, path, err)
 			}
 		}

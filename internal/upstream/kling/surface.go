@@ -63,18 +63,16 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	}
 }
 
-// readCreate refuses a body on the path for another kind of task, as the vendor does.
+// readCreate refuses a body on the path for the other kind of task, as the vendor does.
 // Bodies.Check checks the other members.
 func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	d := body.Parse(raw)
 	if err := d.Err(); err != nil {
 		return upstream.Call{}, body.Fault(err)
 	}
-	if member, wrong := notServed(d); member != "" {
-		return upstream.Call{}, invalid(member, "%s", wrong)
-	}
-	if fits := kindOf(d); fits != kind {
-		return upstream.Call{}, wrongPath(d, base+fits)
+	// Bodies.Check refuses a body for neither path.
+	if other, _ := notServed(d); other == "" && kindOf(d) != kind {
+		return upstream.Call{}, wrongPath(d, base+kindOf(d))
 	}
 	call := upstream.Call{Op: upstream.CreateTask, Body: d}
 	id := d.Member(externalMember)

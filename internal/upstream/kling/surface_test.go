@@ -79,7 +79,6 @@ func TestReadRefuses(t *testing.T) {
 		{"POST", "/text2video", `{"image_tail":"x"}`, errcode.InvalidRequest, "image_tail: makes it an image-to-video task; POST the body to /kling/v1/videos/image2video"},
 		{"POST", "/image2video", `{"prompt":"p"}`, errcode.InvalidRequest, "image: is missing, and so is image_tail; give one of them, or POST the body to /kling/v1/videos/text2video"},
 		{"POST", "/text2video", `{"image":5}`, errcode.InvalidRequest, "image: makes it an image-to-video task; POST the body to /kling/v1/videos/image2video"},
-		{"POST", "/image2video", `{"image_list":[{"image":"x"}]}`, errcode.InvalidRequest, "image_list: belongs to a body for multi-image2video, multi-elements or omni-video; only bodies for text2video and image2video can be sent"},
 		{"POST", "/image2video", `{"a`, errcode.InvalidJSON, "the body is not valid JSON: it ends too early"},
 		{"POST", "/text2video", ``, errcode.InvalidJSON, "the body is empty; it must be JSON"},
 		{"POST", "/text2video", `{"external_task_id":5}`, errcode.InvalidRequest, "external_task_id: is a number; it must be a string"},
