@@ -6,6 +6,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/genbus/genbus/internal/body"
@@ -52,6 +53,9 @@ type Error struct {
 	Code string
 	// Type is the upstream's error type, or empty.
 	Type string
+	// Wrapped is the code of a gateway's own error if it passed on another server's error, which
+	// this error then describes. Otherwise it is empty.
+	Wrapped string
 	// Param names the request parameter at fault, or is empty.
 	Param string
 	// Message is the upstream's error message, truncated to 2 KiB, or a description of the
@@ -93,6 +97,13 @@ func (e *Error) Error() string {
 		s += ": " + e.Message
 	}
 	return s
+}
+
+// Unrouted reports whether the answer is a 404 or 405 without a readable error. It comes from a
+// server that has nothing at this path, such as a proxy without a backend, so the upstream did not
+// process the request. It says nothing about the upstream's health.
+func (e *Error) Unrouted() bool {
+	return !e.Said && (e.HTTPStatus == http.StatusNotFound || e.HTTPStatus == http.StatusMethodNotAllowed)
 }
 
 // Outline returns the error without the upstream's text, which may quote a prompt.

@@ -48,7 +48,7 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 	if c.forget(sub.Err) {
 		sub = c.ep.Submit(ctx, create, call)
 	}
-	return passedOn(sub, create.Resubmission)
+	return sub
 }
 
 // kindOf returns the kind of video that a create body asks for, which is also its path segment.

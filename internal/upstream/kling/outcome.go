@@ -7,10 +7,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// passedOnWhole is a gateway's code for a vendor error that it could not parse. The message is the
-// vendor's whole answer.
-const passedOnWhole = "fail_to_fetch_task"
-
 // byCode returns a row for a vendor code. The vendor also sends its codes with status 200.
 func byCode(code string, v upstream.Verdict, s upstream.Scope) upstream.OutcomeRow {
 	return upstream.ByCode(code, v, s).Within(200, 599)
@@ -43,26 +39,7 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	byCode("5000", upstream.Unknown, upstream.ScopeUpstream),                         // internal error: the task may exist
 	byCode("5001", upstream.Unknown, upstream.ScopeUpstream),                         // maintenance
 	byCode("5002", upstream.Unknown, upstream.ScopeUpstream),                         // internal timeout
-}.WithSource("aself101/kling-api, a client whose author measured the vendor"), upstream.GatewayRows, upstream.StatusRows)
-
-// passedOn judges again, by the vendor's code, a refusal that a gateway passed on whole. Otherwise
-// an empty account would look like a temporary refusal.
-func passedOn(sub upstream.Submission, again bool) upstream.Submission {
-	if sub.Err == nil || sub.Err.Code != passedOnWhole {
-		return sub
-	}
-	said, readable := upstream.ParseErrorBody([]byte(sub.Err.Message))
-	if !readable || said.Code == "" {
-		return sub
-	}
-	e := *sub.Err
-	e.Code, e.Message = said.Code, said.Message
-	verdict := outcomes.Judge(&e, again)
-	if e.Final && e.Scope == upstream.ScopeKey {
-		e.Scope = upstream.ScopeUpstream // the account is the gateway's, so another upstream key does not help
-	}
-	return upstream.Submission{Verdict: verdict, Err: &e}
-}
+}.WithSource("aself101/kling-api, a client whose author measured the vendor"), upstream.SharedRows())
 
 // staleToken reports whether the vendor refused a call only because its token had expired or was
 // not valid yet. The vendor checks the token first, so it has not processed such a call.
