@@ -77,6 +77,9 @@ type Error struct {
 	Final bool
 	// Scope is what the failure applies to: the request, the key or the upstream.
 	Scope Scope
+	// Missing is true if a poll's answer says that the upstream does not know the task. The task may
+	// be too new, or its record may be on another server.
+	Missing bool
 	// Repeatable is true if the request was not processed and a new connection may help, because
 	// the connection was reused or the HTTP/2 stream was refused.
 	Repeatable bool
@@ -178,6 +181,9 @@ type VideoState struct {
 	// Unknown is true if the upstream may not know the task, or may not know it yet. The protocol
 	// decides whether this fails the task, and sets Progression to Running or Failed.
 	Unknown bool
+	// Named is true if the answer certainly describes the polled task: it has the task's ID, or an
+	// envelope around the state.
+	Named bool
 	// Status is the upstream's status word, unchanged.
 	Status string
 	// Progress is 0 to 100, or -1 if unknown.
@@ -193,6 +199,10 @@ type VideoState struct {
 	// Err is set if Progression is Failed.
 	Err *Error
 }
+
+// Missing reports whether the upstream does not know the task. The task may be too new, or its record
+// may be on another server.
+func (s *VideoState) Missing() bool { return s.Unknown && NormaliseStatus(s.Status) == "not_found" }
 
 // TaskRef names a task at its upstream.
 type TaskRef struct {
