@@ -71,7 +71,7 @@ func outcomesTable() string {
 }
 
 func kindOf(r upstream.OutcomeRow) string {
-	if r.Code == "" {
+	if r.Code == "" && r.Text == "" {
 		return "status"
 	}
 	return "code"
@@ -87,6 +87,8 @@ func answerOf(r upstream.OutcomeRow) string {
 		status = fmt.Sprintf("%d to %d", r.From, r.To)
 	}
 	switch {
+	case r.Code == "" && r.Text != "":
+		return fmt.Sprintf("%s whose message begins with %q", status, r.Text)
 	case r.Code == "":
 		return status
 	case r.Text != "":

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +77,41 @@ func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
 				}
 			} else if asked != want {
 				t.Errorf("the second upstream got %d creates", asked)
+			}
+			doneOnce(t, b, end)
+		})
+	}
+}
+
+// TestACreateAtAnUnknownPath proves that a create whose answer is a 404 without an error goes to the
+// other upstream, or waits until the path is there.
+func TestACreateAtAnUnknownPath(t *testing.T) {
+	t.Parallel()
+	for name, second := range map[string]bool{"another upstream": true, "no other": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var creates atomic.Int64
+			url := scripted(t, map[string]http.HandlerFunc{
+				createPath: func(w http.ResponseWriter, r *http.Request) {
+					if creates.Add(1) <= 2 {
+						http.NotFound(w, r)
+						return
+					}
+					respond(`{"task_id":"up_1","status":"queued"}`)(w, r)
+				},
+				pollPath: respond(`{"task_id":"up_1","status":"completed","url":"https://example.com/v.mp4"}`),
+			})
+			b, change, want := brokertest.Single(t), func(*config.Config) {}, config.SandboxUpstream
+			if second {
+				change, want = withSecond(newSandbox(t).URL()), "second"
+			}
+			r := newReplica(t, b, testConfig(t, url, change))
+			end := last(follow(t, r.log, publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))))
+			if at := end.Job.GetExecution().GetUpstream(); at != want || end.Job.GetError() != nil {
+				t.Errorf("ended at %q with %v", at, end.Job.GetError())
+			}
+			if n := creates.Load(); second != (n == 1) || !second && n != 3 {
+				t.Errorf("the first upstream got %d creates", n)
 			}
 			doneOnce(t, b, end)
 		})

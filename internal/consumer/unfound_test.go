@@ -46,7 +46,11 @@ func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
 		t.Run(word, func(t *testing.T) {
 			t.Parallel()
 			b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
-			r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: respond(`{"task_id":"wrong","status":%q}`, word)})))
+			r := idleReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: respond(`{"task_id":"wrong","status":%q}`, word)})))
+			r.videos.Missing = time.Nanosecond
+			if err := r.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			putItem(t, b, item)
 			end := last(follow(t, r.log, item.GetId()))
 			doneOnce(t, b, end)

@@ -45,6 +45,49 @@ func TestVideoFromTheInboxToTheFeed(t *testing.T) {
 	}
 }
 
+// TestAPollThatNamesTheEnd proves that an error that names the end of a task ends the job at once,
+// and that other errors, with the same status or the same words, do not.
+func TestAPollThatNamesTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status     int
+		body, want string // want is the upstream's code; "" if the task goes on
+	}{
+		"moderation":        {400, `{"error":{"code":"moderation_blocked","message":"no"}}`, "moderation_blocked"},
+		"expired":           {410, `{"error":{"code":"task_expired","message":"gone"}}`, "task_expired"},
+		"a state in 500":    {500, `{"task_id":"up_1","status":"failed","error":{"code":"oom","message":"no"}}`, "oom"},
+		"moderation as 401": {401, `{"error":{"code":"moderation_blocked","message":"no"}}`, ""},
+		"another 400":       {400, `{"error":{"code":"bad_version","message":"no"}}`, ""},
+		"missing":           {404, `{"error":{"message":"Video not found"}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var polls atomic.Int64
+			url := scripted(t, map[string]http.HandlerFunc{
+				createPath: respond(`{"task_id":"up_1","status":"queued"}`),
+				pollPath: func(w http.ResponseWriter, r *http.Request) {
+					if polls.Add(1) <= 3 {
+						respondWith(c.status, c.body)(w, r)
+						return
+					}
+					respond(`{"task_id":"up_1","status":"completed","url":"https://example.com/v.mp4"}`)(w, r)
+				},
+			})
+			b := brokertest.Single(t)
+			r := newReplica(t, b, testConfig(t, url))
+			end := last(follow(t, r.log, publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))))
+			status, n := task.StatusWord(end.Job.GetStatus()), int64(4)
+			want := "completed"
+			if c.want != "" {
+				want, n = "failed", 1
+			}
+			if e := end.Job.GetError(); status != want || e.GetUpstreamCode() != c.want || polls.Load() != n {
+				t.Errorf("%s after %d polls, %v", status, polls.Load(), e)
+			}
+		})
+	}
+}
+
 func TestSubmissionOutcomes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/routes"
@@ -27,15 +28,16 @@ func (c *call) explain(err error) *errcode.Error {
 }
 
 // passOn converts the upstream's error for the caller. A 4xx response keeps its status and message.
-// But 401, 403 and 407 mean that the upstream refused our key, so they become upstream_refused.
+// But a refusal of our key, whatever its status, and 401, 403 and 407 become upstream_refused,
+// because the caller cannot do anything about them. Exception: 429 stays 429.
 func passOn(err error) *errcode.Error {
 	f := *routes.Fault(err)
 	up, ok := errors.AsType[*upstream.Error](err)
 	if !ok || !up.Reported || up.HTTPStatus < 400 || up.HTTPStatus > 499 {
 		return &f
 	}
-	switch up.HTTPStatus {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+	key := up.Scope == upstream.ScopeKey && up.Final && up.HTTPStatus != http.StatusTooManyRequests
+	if key || slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired}, up.HTTPStatus) {
 		f.Code = errcode.UpstreamRefused
 		return &f
 	}

@@ -168,6 +168,8 @@ func TestUpstreamRefusals(t *testing.T) {
 		{"status=422", errcode.UpstreamRefused, 422, ""},
 		{"status=401", errcode.UpstreamRefused, 502, ""},
 		{"status=403", errcode.UpstreamRefused, 502, ""},
+		{"status=402", errcode.UpstreamRefused, 502, ""},
+		{"status=400,code=API_KEY_INVALID", errcode.UpstreamRefused, 502, ""},
 		{"status=429,retry_after=7", errcode.UpstreamRateLimited, 429, ""},
 		{"status=500", errcode.UpstreamUnavailable, 502, ""},
 		{"drop=before_answer", errcode.UpstreamUnavailable, 502, ""},

@@ -76,6 +76,8 @@ func health(err *upstream.Error) error {
 		return nil
 	case givenUp(err):
 		return errNothing
+	case err.Unrouted(): // from a server in front, or about a path
+		return errNothing
 	case err.HTTPStatus == 0 && !err.Written && err.Final:
 		return errNothing // could not be sent to any upstream
 	case err.HTTPStatus == 0:

@@ -237,7 +237,7 @@ func movesOn(err *upstream.Error, queued bool) bool {
 
 // notBegun reports whether the upstream certainly did not start the chat.
 func notBegun(err *upstream.Error) bool {
-	if !err.Written {
+	if !err.Written || err.Unrouted() {
 		return true
 	}
 	if !err.Reported {

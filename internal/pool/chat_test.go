@@ -33,6 +33,9 @@ var failures = map[string]struct {
 	"quota as 429":          {refuse(429, "insufficient_quota"), true, true},
 	"slow down":             {refuse(429, "rate_limit_exceeded"), true, true},
 	"no such model":         {refuse(404, "model_not_found"), true, true},
+	"no such path":          {answer(404, "<html>not found</html>"), true, true},
+	"no such method":        {answer(405, ""), true, true},
+	"a key Google refuses":  {answer(400, googleKey), true, true},
 	"no such model as 503":  {refuse(503, "model_not_found"), true, true},
 	"no such model as 200":  {refuse(200, "model_not_found"), true, true},
 	"overloaded":            {refuse(503, ""), true, true},
@@ -47,8 +50,8 @@ var failures = map[string]struct {
 	"no choice":             {answer(200, `{"id":"1","choices":[]}`), true, false},
 	"choices of null":       {answer(200, `{"id":"1","choices":null}`), true, false},
 	"error of a choice":     {answer(200, `{"id":"1","choices":[{"index":0,"error":{"message":"no","code":502}}]}`), true, false},
-	"balance within 200":    {answer(200, `{"id":"1","choices":null,"base_resp":{"status_code":1008,"status_msg":"no"}}`), true, true},
-	"sensitive within 200":  {answer(200, `{"id":"1","choices":null,"base_resp":{"status_code":1026,"status_msg":"no"}}`), false, false},
+	"balance within 200":    {answer(200, `{"id":"1","choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`), true, true},
+	"sensitive within 200":  {answer(200, `{"id":"1","choices":null,"base_resp":{"status_code":1026,"status_msg":"input new_sensitive"}}`), false, false},
 	"stream of a usage":     {events(`{"id":"1","choices":[],"usage":{"total_tokens":1}}`, "[DONE]"), true, false},
 	"stream of nothing":     {events("[DONE]"), true, false},
 	"stream of pings":       {events("ping", "null"), true, false},
@@ -101,6 +104,59 @@ func TestChatsMoveOn(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// googleKey is Google's answer to a wrong key.
+const googleKey = `[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]`
+
+// TestARefusedKeyIsSetAside proves that a key is used once if the upstream refuses it, in whatever
+// words and with whatever status.
+func TestARefusedKeyIsSetAside(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]http.HandlerFunc{
+		"401":              refuse(401, ""),
+		"Google":           answer(400, googleKey),
+		"Google, wrapped":  answer(400, `{"error":{"code":400,"status":"Bad Request","message":"{\"error\":{\"code\":400,\"details\":[{\"reason\":\"API_KEY_INVALID\"}]}}"}}`),
+		"xAI":              answer(400, `{"code":"x","error":"Incorrect API key provided: a***b."}`),
+		"DeepSeek":         answer(402, `{"error":{"message":"Insufficient Balance","code":"invalid_request_error"}}`),
+		"MiniMax":          answer(500, `{"error":{"type":"api_error","message":"insufficient balance (1008)"}}`),
+		"an error in 200":  answer(200, `{"error":{"code":"insufficient_quota","message":"x"}}`),
+		"Google, a stream": answer(400, "data: "+googleKey+"\n\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, byKey{"a/1": refusal, "a/2": replies}, nil, nil)
+			for range 4 {
+				if _, err := f.chat.Complete(t.Context(), request(false)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			expect(t, f.called(), "a/1", "a/2", "a/2", "a/2", "a/2")
+		})
+	}
+}
+
+// TestAnUnknownPathIsNotBadHealth proves that answers without an error for an unknown path open no
+// breaker, and that chats go to another upstream meanwhile.
+func TestAnUnknownPathIsNotBadHealth(t *testing.T) {
+	t.Parallel()
+	for name, unrouted := range map[string]http.HandlerFunc{
+		"text": answer(404, "404 page not found"), "page": answer(404, "<html>"), "nothing": answer(404, ""), "method": answer(405, "<html>"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, byKey{"a": unrouted, "b": replies}, func(u *config.Upstream) { u.Breaker.Failures = 2 }, nil)
+			for range 5 {
+				if _, err := f.chat.Complete(t.Context(), request(false)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			expect(t, f.called(), "a", "b", "a", "b", "a", "b", "a", "b", "a", "b")
+			if s := f.pool.State()[0]; s.Breaker != pool.BreakerClosed || s.Failed != 0 || s.LastError == "" {
+				t.Errorf("the upstream's state is %+v", s)
+			}
+		})
 	}
 }
 

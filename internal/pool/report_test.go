@@ -256,6 +256,7 @@ func TestWhatTheBreakerCounts(t *testing.T) {
 		"the caller gave up":      {&gaveUp, "nothing"},
 		"the context was ended":   {&canceled, "nothing"},
 		"could not be built":      {&notBuilt, "nothing"},
+		"no such path, not said":  {&upstream.Error{HTTPStatus: 404, Written: true, Scope: upstream.ScopeUpstream}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

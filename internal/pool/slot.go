@@ -91,7 +91,7 @@ func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) 
 	}
 	if s.service != nil {
 		s.service.called(err, now)
-		if errors.Is(health(err), errTrouble) {
+		if err != nil && (errors.Is(health(err), errTrouble) || err.Unrouted()) {
 			s.service.noteFailure(err, job, by.route.Name, now)
 		}
 	}

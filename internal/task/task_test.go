@@ -110,9 +110,6 @@ func TestFromWorkOfAnAttachedTask(t *testing.T) {
 	if _, err := Submitting(v, start, Submission{Upstream: "u"}); err == nil {
 		t.Error("an attached task may be submitted")
 	}
-	if next, made, err := Observed(v, start, Observation{Unknown: true}); err != nil || made || next.Job != nil {
-		t.Errorf("a poll that found nothing: %v, %v", next, err)
-	}
 	if next, made, err := Observed(v, start, Observation{}); err != nil || !made || next.Job.GetExecution().GetUnconfirmed()+next.Job.GetExecution().GetUnconfirmedNamed() != "" {
 		t.Errorf("the first poll that found it: %v, %v", next, err)
 	}

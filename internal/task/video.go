@@ -155,9 +155,6 @@ func measured(t *genbusv1.VideoTask, size, seconds string) {
 
 // Observation is the result of polling a running task.
 type Observation struct {
-	// Unknown is true if the upstream answered that it does not know the task, possibly because the
-	// task is too new.
-	Unknown bool
 	// Started is true if the upstream is working on the task. An unknown status word counts as
 	// started.
 	Started bool
@@ -192,7 +189,7 @@ func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool,
 		to = inProgress
 	}
 	progress := max(t.GetProgress(), clampProgress(o.Progress))
-	confirms := !o.Unknown && t.GetExecution().GetUnconfirmed() != ""
+	confirms := t.GetExecution().GetUnconfirmed() != ""
 	if to == t.GetExecution().GetPhase() && !confirms && !worthwhile(t, now, o.Status, progress) {
 		return Event{}, false, nil
 	}

@@ -55,7 +55,58 @@ var errorBodies = []struct {
 	{"empty object", `{}`, ErrorBody{Message: "JSON that is not an error"}, false},
 	{"null error", `{"error":null}`, ErrorBody{Message: "JSON that is not an error"}, false},
 	{"empty error", `{"error":{}}`, ErrorBody{Message: "JSON that is not an error"}, false},
-	{"array", `[{"message":"m"}]`, ErrorBody{Message: "JSON that is not an error"}, false},
+	{"google", `[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com","metadata":{"service":"s"}},{"@type":"type.googleapis.com/google.rpc.LocalizedMessage","message":"x"}]}}]`, ErrorBody{Code: "API_KEY_INVALID", Type: "INVALID_ARGUMENT", Message: "API key not valid."}, true},
+	{"google without a list", `{"error":{"code":404,"message":"m","status":"NOT_FOUND"}}`, ErrorBody{Code: "NOT_FOUND", Message: "m"}, true},
+	{"google's wait", `[{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[{"@type":"t/google.rpc.QuotaFailure","violations":[{"quotaMetric":"q"}]},{"@type":"t/google.rpc.RetryInfo","retryDelay":"34.07s"}]}}]`, ErrorBody{Code: "RESOURCE_EXHAUSTED", Message: "m", RetryAfter: 34070 * time.Millisecond}, true},
+	{"google, older", `{"error":{"code":400,"message":"m","errors":[{"message":"n","domain":"usageLimits","reason":"keyInvalid"}]}}`, ErrorBody{Code: "keyInvalid", Message: "n"}, true},
+	{"status of a task", `{"id":"v","status":"UNKNOWN"}`, ErrorBody{Message: "JSON that is not an error"}, false},
+	{"details of another kind", `{"error":{"code":"c","message":"m","details":"d"}}`, ErrorBody{Code: "c", Message: "m"}, true},
+	{"grpc-gateway", `{"code":16,"message":"m","details":[]}`, ErrorBody{Code: "16", Message: "m"}, true},
+	{"kratos", `{"code":403,"reason":"NOT_ENOUGH_BALANCE","message":"m","metadata":{"raw":1}}`, ErrorBody{Code: "NOT_ENOUGH_BALANCE", Message: "m"}, true},
+	{"reason in words", `{"code":403,"reason":"not enough","message":"m"}`, ErrorBody{Code: "403", Message: "m"}, true},
+	{"anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"m"},"request_id":"r"}`, ErrorBody{Type: "overloaded_error", Message: "m", RequestID: "r"}, true},
+	{"cloudflare", `{"success":false,"errors":[{"code":7003,"message":"m"}],"messages":[],"result":null}`, ErrorBody{Code: "7003", Message: "m"}, true},
+	{"cloudflare's gateway", `{"success":false,"error":[{"code":2001,"message":"m"}]}`, ErrorBody{Code: "2001", Message: "m"}, true},
+	{"errors as texts", `{"id":"1","name":"bad_request","errors":["m","n"]}`, ErrorBody{Message: "m"}, true},
+	{"no errors", `{"errors":[],"error":null}`, ErrorBody{Message: "JSON that is not an error"}, false},
+	{"problem details", `{"type":"about:blank","title":"Not Found","status":404,"detail":"m"}`, ErrorBody{Type: "about:blank", Message: "m"}, true},
+	{"minimax", `{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`, ErrorBody{Code: "1008", Message: "insufficient balance"}, true},
+	{"minimax, success", `{"task_id":"t","base_resp":{"status_code":0,"status_msg":"success"}}`, ErrorBody{Message: "JSON that is not an error"}, false},
+	{"baidu", `{"error_code":110,"error_msg":"m"}`, ErrorBody{Code: "110", Message: "m"}, true},
+	{"pixverse", `{"ErrCode":400011,"ErrMsg":"m","Resp":null}`, ErrorBody{Code: "400011", Message: "m"}, true},
+	{"pixverse, success", `{"ErrCode":0,"ErrMsg":"Success","Resp":{}}`, ErrorBody{Message: "JSON that is not an error"}, false},
+	{"302", `{"error":{"err_code":-10003,"message":"m","message_cn":"n","type":"api_error"}}`, ErrorBody{Code: "-10003", Type: "api_error", Message: "m"}, true},
+	{"tencent", `{"Response":{"Error":{"Code":"AuthFailure.SignatureFailure","Message":"m"},"RequestId":"r"}}`, ErrorBody{Code: "AuthFailure.SignatureFailure", Message: "m", RequestID: "r"}, true},
+	{"apigee", `{"fault":{"faultstring":"m","detail":{"errorcode":"oauth.v2.InvalidApiKey"}}}`, ErrorBody{Message: "m"}, true},
+	{"tgi", `{"error":"m","error_type":"overloaded"}`, ErrorBody{Type: "overloaded", Message: "m"}, true},
+	{"hugging face, loading", `{"error":"m","estimated_time":20.0}`, ErrorBody{Message: "m", RetryAfter: 20 * time.Second}, true},
+	{"mistral", `{"object":"error","message":{"detail":[{"type":"missing","loc":["body"],"msg":"m"}]},"type":"t","code":null}`, ErrorBody{Type: "t", Message: "m"}, true},
+	{"deepinfra", `{"detail":{"error":"m"}}`, ErrorBody{Message: "m"}, true},
+	{"word beside a message", `{"error":"Unauthorized","message":"m"}`, ErrorBody{Code: "Unauthorized", Message: "m"}, true},
+	{"spring", `{"timestamp":"t","status":404,"error":"Not Found","message":"n","path":"/x"}`, ErrorBody{Message: "Not Found"}, true},
+	{"error in an error", `{"error":{"error":{"message":"m","code":"c"}}}`, ErrorBody{Code: "c", Message: "m"}, true},
+	{"error of a choice", `{"id":"c","choices":[{"index":0},{"error":{"code":502,"message":"m"}}]}`, ErrorBody{Code: "502", Message: "m"}, true},
+	{"openrouter", `{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"{\"error\":{\"message\":\"m\",\"code\":\"invalid_api_key\"}}","provider_name":"p"}},"user_id":"u"}`, ErrorBody{Code: "429", Message: "Provider returned error: m"}, true},
+	{"openrouter, text", `{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"m","retry_after_seconds":7}}}`, ErrorBody{Code: "429", Message: "Provider returned error: m", RetryAfter: 7 * time.Second}, true},
+	{"headers of the error", `{"error":{"message":"m","headers":{"Retry-After":"9"}}}`, ErrorBody{Message: "m", RetryAfter: 9 * time.Second}, true},
+	{"retry_after", `{"message":"m","retry_after":64.5}`, ErrorBody{Message: "m", RetryAfter: 64500 * time.Millisecond}, true},
+	{"retry_after_ms", `{"error":{"message":"m","retryAfterMs":"1500"}}`, ErrorBody{Message: "m", RetryAfter: 1500 * time.Millisecond}, true},
+	{"retry_after of a day", `{"message":"m","retry_after":86400}`, ErrorBody{Message: "m", RetryAfter: maxRetryAfter}, true},
+	{"passed on", `{"code":"fail_to_fetch_task","message":"{\"code\":1102,\"message\":\"m\",\"request_id\":\"r\"}","data":null}`, ErrorBody{Code: "1102", Wrapped: "fail_to_fetch_task", Message: "m", RequestID: "r"}, true},
+	{"passed on in a sentence", `{"error":{"code":"bad_response_status_code","type":"upstream_error","message":"bad response status code 400, body: [{\"error\":{\"message\":\"m\",\"details\":[{\"reason\":\"API_KEY_INVALID\"}]}}] (request id: 1)"}}`, ErrorBody{Code: "API_KEY_INVALID", Type: "upstream_error", Wrapped: "bad_response_status_code", Message: "m"}, true},
+	{"a request that quotes an error", `{"error":{"code":"invalid_value","message":"Invalid value: {\"code\":\"invalid_api_key\"}"}}`, ErrorBody{Code: "invalid_value", Message: `Invalid value: {"code":"invalid_api_key"}`}, true},
+	{"word as the error", `{"error":"invalid_api_key"}`, ErrorBody{Code: "invalid_api_key", Message: "invalid_api_key"}, true},
+	{"passed on without a code", `{"code":"fail_to_fetch_task","message":"{\"error\":\"m\"}"}`, ErrorBody{Code: "fail_to_fetch_task", Message: "m"}, true},
+	{"passed on twice", `{"error":{"code":"bad_response","message":"{\"error\":{\"code\":\"bad\",\"message\":\"[{\\\"error\\\":{\\\"message\\\":\\\"m\\\",\\\"status\\\":\\\"UNAUTHENTICATED\\\"}}]\"}}"}}`, ErrorBody{Code: "UNAUTHENTICATED", Wrapped: "bad_response", Message: "m"}, true},
+	{"passed on, cut off", `{"code":"c","message":"{\"error\":{\"mess"}`, ErrorBody{Code: "c", Message: `{"error":{"mess`}, true},
+	{"a sentence with braces", `{"code":"c","message":"{x} is not valid"}`, ErrorBody{Code: "c", Message: "{x} is not valid"}, true},
+	{"bare text", `"Invalid token"`, ErrorBody{Message: "Invalid token"}, true},
+	{"event", "event: error\ndata: {\"code\":\"c\",\"message\":\"m\"}\n\n", ErrorBody{Code: "c", Message: "m"}, true},
+	{"event without a space", "id:1\nevent:error\n:HTTP_STATUS/400\ndata:{\"code\":\"c\",\"message\":\"m\"}\n\n", ErrorBody{Code: "c", Message: "m"}, true},
+	{"byte order mark", "\uFEFF{\"error\":\"m\"}", ErrorBody{Message: "m"}, true},
+	{"two values", "{\"error\":\"m\"}\n{\"done\":true}", ErrorBody{Message: "m"}, true},
+	{"nested too deep", strings.Repeat(`{"error":`, 20) + `"m"` + strings.Repeat("}", 20), ErrorBody{Message: "JSON that is not an error"}, false},
+	{"array of no error", `[{"id":"m"}]`, ErrorBody{Message: "JSON that is not an error"}, false},
 	{"cut off", `{"error":{"message":"m"`, ErrorBody{Message: "JSON that is not an error"}, false},
 	{"odd types", `{"error":{"message":{},"code":[],"type":7},"message":1}`, ErrorBody{Message: "JSON that is not an error"}, false},
 }
@@ -101,7 +152,10 @@ func FuzzParseErrorBody(f *testing.F) {
 		if said := e.Code + e.Type; (readable && said+e.Message == "") || (!readable && said != "") {
 			t.Errorf("readable = %v with %+v", readable, e)
 		}
-		for _, word := range []string{e.Code, e.Type, e.Param, e.RequestID} {
+		if e.RetryAfter < 0 || e.RetryAfter > maxRetryAfter {
+			t.Errorf("wait %v", e.RetryAfter)
+		}
+		for _, word := range []string{e.Code, e.Type, e.Wrapped, e.Param, e.RequestID} {
 			if len(word) > maxWord || !utf8.ValidString(word) {
 				t.Errorf("bad word %q", word)
 			}
@@ -119,6 +173,38 @@ func TestCutMessageAtRuneBorder(t *testing.T) {
 		if !utf8.ValidString(got) || len(got) > maxMessage || len(got) < maxMessage-2 || strings.ContainsRune(got, utf8.RuneError) {
 			t.Errorf("cut to %d bytes: %q", len(got), got[len(got)-4:])
 		}
+	}
+}
+
+func TestWaitInText(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]time.Duration{
+		"Rate limit reached for gpt-4 in organization org-x on tokens per min. Please try again in 20s. Visit ..": 20 * time.Second,
+		"Please try again in 7m38.4s. Need more tokens?":                                                          7*time.Minute + 38400*time.Millisecond,
+		"Please try again in 372ms.":                                        372 * time.Millisecond,
+		"Please retry in 34.074824224s.":                                    34074824224,
+		"Please retry after 20 seconds. Please go here":                     20 * time.Second,
+		"Rate limit is exceeded. Try again in 1 minute.":                    time.Minute,
+		"Please wait 35000 seconds before retrying.":                        maxRetryAfter,
+		"Please retry shortly, or add your own key":                         0,
+		"try again in a moment":                                             0,
+		"Please try again in 99999999999999999999999999999999999999999999h": 0,
+		"": 0,
+	} {
+		if got := waitInText(message); got != want {
+			t.Errorf("%q: %v, want %v", message, got, want)
+		}
+	}
+	ep := &Endpoint{Name: "test"}
+	for status, want := range map[int]time.Duration{429: 20 * time.Second, 503: 20 * time.Second, 400: 0, 500: 0} {
+		e, _ := ep.ResponseError(OpCreate, &http.Response{StatusCode: status, Header: http.Header{}}, []byte(`{"message":"Please try again in 20s."}`))
+		if e.RetryAfter != want {
+			t.Errorf("%d: %v, want %v", status, e.RetryAfter, want)
+		}
+	}
+	resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"3"}}}
+	if e, _ := ep.ResponseError(OpCreate, resp, []byte(`{"message":"m","retry_after":60}`)); e.RetryAfter != 3*time.Second {
+		t.Errorf("a header and a body: %v", e.RetryAfter)
 	}
 }
 

@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Scope describes what a refusal applies to, and therefore who else might accept the request.
@@ -39,16 +42,20 @@ func (s Scope) String() string {
 // documented or measured that no task is created. In all other cases the verdict must be Unknown.
 type OutcomeRow struct {
 	From, To int // HTTP status, both inclusive
-	// Code is the answer's code, or its type if it has no code. "" matches any answer.
+	// Code is the answer's code or type in any spelling: "rate_limit" matches RateLimit too. "*"
+	// stands for any text. "" matches any answer.
 	Code string
-	// Text is a substring of the answer's message, in lower case. "" matches any answer.
+	// Text is a substring of the answer's message, or its beginning, in lower case. "" matches any
+	// answer.
 	Text    string
 	Verdict Verdict
 	Scope   Scope
 	// Source names who documented or measured this, or is Inference.
 	Source string
 
-	unread    bool
+	pattern   string // squeezed Code
+	begins    bool
+	unread    Verdict
 	firstOnly bool
 }
 
@@ -57,7 +64,7 @@ const Inference = "inference"
 
 // ByCode returns a row for a code with any status from 400 to 599.
 func ByCode(code string, v Verdict, s Scope) OutcomeRow {
-	return OutcomeRow{From: 400, To: 599, Code: code, Verdict: v, Scope: s}
+	return OutcomeRow{From: 400, To: 599, Code: code, pattern: squeeze(code), Verdict: v, Scope: s}
 }
 
 // ByStatus returns a row for the HTTP statuses from through to.
@@ -71,16 +78,24 @@ func (r OutcomeRow) WithText(text string) OutcomeRow {
 	return r
 }
 
+// Beginning restricts a row to answers whose message begins with text, ignoring case. Use it for
+// rows about a key: further text may quote the request, and a request must not be able to set a key
+// aside.
+func (r OutcomeRow) Beginning(text string) OutcomeRow {
+	r.Text, r.begins = strings.ToLower(text), true
+	return r
+}
+
 // Within sets a row's range of HTTP statuses.
 func (r OutcomeRow) Within(from, to int) OutcomeRow {
 	r.From, r.To = from, to
 	return r
 }
 
-// AlsoUnread makes the row apply even if the body cannot be read as an error. Otherwise such an
-// answer has an unknown outcome, because a proxy may have sent it.
-func (r OutcomeRow) AlsoUnread() OutcomeRow {
-	r.unread = true
+// Unread sets the verdict on an answer whose body cannot be read as an error, also for a
+// resubmission. By default, its outcome is unknown, because a proxy may have sent it.
+func (r OutcomeRow) Unread(v Verdict) OutcomeRow {
+	r.unread = v
 	return r
 }
 
@@ -89,6 +104,35 @@ func (r OutcomeRow) AlsoUnread() OutcomeRow {
 func (r OutcomeRow) FirstOnly() OutcomeRow {
 	r.firstOnly = true
 	return r
+}
+
+// matches reports whether the row applies to an answer with a squeezed code and a message in lower
+// case.
+func (r OutcomeRow) matches(status int, code, message string) bool {
+	if status < r.From || r.To < status || !isWord(r.pattern, code) {
+		return false
+	}
+	if r.begins {
+		return strings.HasPrefix(message, r.Text)
+	}
+	return strings.Contains(message, r.Text)
+}
+
+// isWord reports whether a squeezed word matches a squeezed pattern. "" matches any word.
+func isWord(pattern, word string) bool {
+	matched, err := path.Match(pattern, word)
+	return pattern == "" || matched && err == nil
+}
+
+// squeeze returns a word in lower case with only its letters and digits, and the * of a pattern.
+// Vendors write the same word as api_key_invalid, API-KEY-INVALID and ApiKeyInvalid.
+func squeeze(word string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '*' || unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, word)
 }
 
 // Outcomes is a protocol's outcome table. The first matching row decides; if no row matches, the
@@ -111,24 +155,57 @@ func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	if i := rows.Find(e); i >= 0 {
 		r := rows[i]
 		e.Scope = r.Scope
-		if (e.Reported || r.unread) && (!resubmission || !r.firstOnly) {
+		switch {
+		case !e.Reported:
+			verdict = r.unread
+		case !resubmission || !r.firstOnly:
 			verdict = r.Verdict
 		}
 	}
 	e.Final = verdict == RefusedForGood
+	e.blame()
 	return verdict
 }
 
-// Find returns the index of the first matching row, or -1.
-func (rows Outcomes) Find(e *Error) int {
-	code := e.Code
-	if code == "" {
-		code = e.Type
+// Apply sets e.Final and e.Scope as the row for a call that is not a create says.
+func (r OutcomeRow) Apply(e *Error) {
+	e.Final, e.Scope = r.Verdict == RefusedForGood && !e.Unrouted(), r.Scope
+	e.blame()
+}
+
+// blame corrects the scope of a refused key that is not ours but a gateway's, so that another key of
+// ours does not help.
+func (e *Error) blame() {
+	if e.Final && e.Scope == ScopeKey && gateways[e.Wrapped] {
+		e.Scope = ScopeUpstream
 	}
-	message := strings.ToLower(e.Message)
-	return slices.IndexFunc(rows, func(r OutcomeRow) bool {
-		return r.From <= e.HTTPStatus && e.HTTPStatus <= r.To && (r.Code == "" || r.Code == code) && strings.Contains(message, r.Text)
-	})
+}
+
+// Find returns the index of the row that decides, or -1. This is the first row that matches the
+// code, but if that row is only for a status, the first row for the type, or for the code of the
+// gateway's own error.
+func (rows Outcomes) Find(e *Error) int {
+	message, status, first := strings.ToLower(e.Message), e.status(), -1
+	for n, code := range []string{e.Code, e.Type, e.Wrapped} {
+		word := squeeze(code)
+		i := slices.IndexFunc(rows, func(r OutcomeRow) bool { return r.matches(status, word, message) })
+		if i >= 0 && rows[i].Code != "" {
+			return i
+		}
+		if n == 0 {
+			first = i
+		}
+	}
+	return first
+}
+
+// status returns the HTTP status to judge by. Some servers answer 200 and put the status into the
+// code.
+func (e *Error) status() int {
+	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n <= 599 && e.HTTPStatus/100 == 2 {
+		return n
+	}
+	return e.HTTPStatus
 }
 
 // unanswered judges a call that got no answer: RefusedForNow if nothing was written, Unknown

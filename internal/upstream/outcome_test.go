@@ -24,8 +24,6 @@ const (
 var gatewayRows = []sharedRow{
 	{400, 599, "model_not_found", good, good, who, ScopeUpstream},
 	{400, 599, "invalid_request", good, good, who, ScopeRequest},
-	{400, 599, "insufficient_quota", good, good, who, ScopeKey},
-	{400, 599, "insufficient_user_quota", good, good, who, ScopeKey},
 	{400, 400, "task_failed", good, good, who, ScopeRequest},
 	{400, 599, "system_cpu_overloaded", now, now, who, ScopeUpstream},
 	{400, 599, "system_memory_overloaded", now, now, who, ScopeUpstream},
@@ -40,7 +38,7 @@ var statusRows = []sharedRow{
 	{307, 308, "", good, good, good, ScopeUpstream},
 	{300, 399, "", who, who, who, ScopeUpstream},
 	{401, 403, "", good, good, who, ScopeKey},
-	{404, 405, "", good, who, who, ScopeUpstream},
+	{404, 405, "", good, who, now, ScopeUpstream},
 	{408, 408, "", who, who, who, ScopeUpstream},
 	{425, 425, "", who, who, who, ScopeUpstream},
 	{429, 429, "", now, now, now, ScopeKey},
@@ -126,7 +124,7 @@ func checkRow(t *testing.T, rows Outcomes, e Error, w sharedRow) {
 
 func TestUnlistedAnswersAreUnknown(t *testing.T) {
 	t.Parallel()
-	rows := slices.Concat(GatewayRows, StatusRows)
+	rows := SharedRows()
 	for _, e := range []Error{
 		{HTTPStatus: 999, Reported: true},
 		{HTTPStatus: 500, Code: "task_failed", Reported: true},

@@ -11,8 +11,10 @@ import (
 type PollCall struct {
 	// Path is the escaped path below the base URL, including the query.
 	Path string
-	// Read reads a 2xx answer. It returns false or an error if the answer does not contain the
-	// task's state. The result must not alias body, whose memory is reused.
+	// Body is sent with POST. If it is nil, the poll is a GET.
+	Body []byte
+	// Read reads an answer with any status. It returns false or an error if the answer does not
+	// contain the task's state. The result must not alias body, whose memory is reused.
 	Read func(resp *http.Response, body []byte) (VideoState, bool, error)
 }
 
@@ -20,28 +22,65 @@ type PollCall struct {
 // polls per second.
 var pollBodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// Poll reads the state of a task with a GET. Only a readable 2xx answer reveals anything about the
-// task. Any other answer is an error, but it does not fail the task. This includes "no such task",
-// because servers may answer a create before they store the task. The caller continues to poll
-// until the task's deadline.
+// Poll reads the state of a task. A state of this task decides, whatever the HTTP status. Otherwise
+// an error that names the task's end decides, unless the status is about the key or the upstream
+// (401, 402, 403, 429 and 5xx). Any other answer is an error, and does not fail the task. This
+// includes "no such task" (Error.Missing), because servers may answer a create before they store
+// the task. The caller continues to poll.
 func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (VideoState, error) {
 	if ref.ID == "" {
 		return VideoState{}, NotSent(OpPoll, errors.New("the task id is empty"))
 	}
+	method := http.MethodGet
+	if call.Body != nil {
+		method = http.MethodPost
+	}
 	buf := pollBodies.Get().(*[]byte)
-	resp, body, err := ep.Call(ctx, OpPoll, http.MethodGet, call.Path, nil, (*buf)[:0])
+	resp, body, err := ep.Call(ctx, OpPoll, method, call.Path, call.Body, (*buf)[:0])
 	defer release(buf, body)
-	if err != nil {
+	if resp == nil {
 		return VideoState{}, err
 	}
-	state, ok, err := call.Read(resp, body)
-	if err != nil || !ok {
-		return VideoState{}, ep.Useless(OpPoll, "the answer says nothing about the task", resp, body, err)
+	state, ok, unread := call.Read(resp, body)
+	if ok && unread == nil && state.decides(resp.StatusCode) {
+		for i := range state.Videos {
+			state.Videos[i].URL = ep.reachable(state.Videos[i].URL)
+		}
+		return state, nil
 	}
-	for i := range state.Videos {
-		state.Videos[i].URL = ep.reachable(state.Videos[i].URL)
+	e := AsError(OpPoll, err)
+	if e == nil {
+		e, _ = ep.ResponseError(OpPoll, resp, body)
 	}
-	return state, nil
+	if status, final := e.taskEnd(); status != "" {
+		e.Final = final
+		return VideoState{Progression: Failed, Status: status, Progress: -1, Err: e}, nil
+	}
+	missing := e.taskMissing()
+	if err == nil {
+		e = ep.Useless(OpPoll, "the answer says nothing about the task", resp, body, unread)
+	}
+	e.Missing = missing
+	return VideoState{}, e
+}
+
+// decides reports whether a state decides in an answer with an HTTP status. Outside 2xx, a status
+// word may belong to an error, such as {"status":"error"}. So it counts only if the state is
+// certainly that of the task, or if the word has no other meaning and the status does not concern
+// the key or the upstream.
+func (s *VideoState) decides(status int) bool {
+	if status/100 == 2 || s.Named {
+		return true
+	}
+	if !NamesEnd(status) || status == http.StatusNotFound || status == http.StatusGone {
+		return false
+	}
+	switch NormaliseStatus(s.Status) {
+	case "failed", "expired", "cancelled", "canceled":
+		return true
+	default:
+		return s.Progression == Queued || s.Progression == InProgress
+	}
 }
 
 func release(buf *[]byte, body []byte) {

@@ -103,9 +103,9 @@ func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, c
 	return e
 }
 
-// Call sends a request that submits no job, such as a poll, and appends the body of a 2xx answer to
-// dst. Any other answer is an *Error. Call may send the request twice. The returned body may share
-// dst's memory, even if there is an error.
+// Call sends a request that submits no job, such as a poll, and appends the answer's body to dst. An
+// answer other than 2xx is also an *Error. Without a whole answer, the response is nil. Call may send
+// the request twice. The returned body may share dst's memory, even if there is an error.
 func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst []byte) (*http.Response, []byte, error) {
 	resp, err := ep.DoRepeatable(ctx, op, nil, func(ctx context.Context) (*http.Request, error) {
 		req, err := ep.NewRequest(ctx, method, path, body)

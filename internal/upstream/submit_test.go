@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,7 +23,7 @@ var aCreate = VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"m
 // submit sends a create in a protocol that answers {"id":".."}.
 func submit(ctx context.Context, ep *Endpoint, create VideoCreate) Submission {
 	return ep.Submit(ctx, create, SubmitCall{
-		Path: "/v1/tasks", Body: create.Body.Bytes(), Outcomes: slices.Concat(GatewayRows, StatusRows),
+		Path: "/v1/tasks", Body: create.Body.Bytes(), Outcomes: SharedRows(),
 		Read: func(resp *http.Response, body []byte) (Submission, *Error) {
 			var answer struct{ ID string }
 			if err := json.Unmarshal(body, &answer); err != nil {

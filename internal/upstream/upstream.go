@@ -6,6 +6,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/genbus/genbus/internal/body"
@@ -52,6 +53,9 @@ type Error struct {
 	Code string
 	// Type is the upstream's error type, or empty.
 	Type string
+	// Wrapped is the code of a gateway's own error if it passed on another server's error, which
+	// this error then describes. Otherwise it is empty.
+	Wrapped string
 	// Param names the request parameter at fault, or is empty.
 	Param string
 	// Message is the upstream's error message, truncated to 2 KiB, or a description of the
@@ -73,6 +77,9 @@ type Error struct {
 	Final bool
 	// Scope is what the failure applies to: the request, the key or the upstream.
 	Scope Scope
+	// Missing is true if a poll's answer says that the upstream does not know the task. The task may
+	// be too new, or its record may be on another server.
+	Missing bool
 	// Repeatable is true if the request was not processed and a new connection may help, because
 	// the connection was reused or the HTTP/2 stream was refused.
 	Repeatable bool
@@ -93,6 +100,13 @@ func (e *Error) Error() string {
 		s += ": " + e.Message
 	}
 	return s
+}
+
+// Unrouted reports whether the answer is a 404 or 405 without a readable error. It comes from a
+// server that has nothing at this path, such as a proxy without a backend, so the upstream did not
+// process the request. It says nothing about the upstream's health.
+func (e *Error) Unrouted() bool {
+	return !e.Reported && (e.HTTPStatus == http.StatusNotFound || e.HTTPStatus == http.StatusMethodNotAllowed)
 }
 
 // Outline returns the error without the upstream's text, which may quote a prompt.
@@ -167,6 +181,9 @@ type VideoState struct {
 	// Unknown is true if the upstream may not know the task, or may not know it yet. The protocol
 	// decides whether this fails the task, and sets Progression to Running or Failed.
 	Unknown bool
+	// Named is true if the answer certainly describes the polled task: it has the task's ID, or an
+	// envelope around the state.
+	Named bool
 	// Status is the upstream's status word, unchanged.
 	Status string
 	// Progress is 0 to 100, or -1 if unknown.
@@ -182,6 +199,10 @@ type VideoState struct {
 	// Err is set if Progression is Failed.
 	Err *Error
 }
+
+// Missing reports whether the upstream does not know the task. The task may be too new, or its record
+// may be on another server.
+func (s *VideoState) Missing() bool { return s.Unknown && NormaliseStatus(s.Status) == "not_found" }
 
 // TaskRef names a task at its upstream.
 type TaskRef struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -17,6 +18,9 @@ import (
 func (x *exchange) refusal() http.Handler {
 	switch x.decision.Fault {
 	case TooMany:
+		if x.kind(2) == 1 {
+			return http.HandlerFunc(refuseLikeGoogle)
+		}
 		return refuse(http.StatusTooManyRequests, nil)
 	case TooManyLater:
 		return refuse(http.StatusTooManyRequests, http.Header{"Retry-After": {"1"}})
@@ -45,6 +49,14 @@ func refuse(status int, header http.Header) http.HandlerFunc {
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, `{"error":{"message":"the upstream was told to answer %d","type":"fault","code":null}}`, status)
 	}
+}
+
+// refuseLikeGoogle answers 429 with an error in a list and the wait in its details.
+func refuseLikeGoogle(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusTooManyRequests)
+	_, _ = io.WriteString(w, `[{"error":{"code":429,"message":"the upstream was told to answer 429","status":"RESOURCE_EXHAUSTED",`+
+		`"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.5s"}]}}]`)
 }
 
 // taskBehaviour returns, as JSON, the sandbox Behaviour for faults of the task itself, or "" for

@@ -57,6 +57,7 @@ type resting struct {
 	last     telemetry.PollOutcome
 	failures int
 	failed   error
+	missing  time.Time
 }
 
 // Take starts work on a delivered job. It calls release when the job no longer needs its slot.
@@ -85,7 +86,7 @@ func (j *job) rouse() {
 	s.archiving.task, s.archiving.interrupt = &s.task, &j.interrupt
 	s.polling.task, s.polling.archiving, s.polling.failing = &s.task, &s.archiving, &j.failing
 	s.polling.polls, s.polling.last = j.resting.polls, j.resting.last
-	s.polling.failures, s.polling.failed = j.resting.failures, j.resting.failed
+	s.polling.failures, s.polling.failed, s.polling.missing = j.resting.failures, j.resting.failed, j.resting.missing
 	s.task.assigned.waiter, s.task.assigned.slot = pool.NewWaiter(j.kick), j.resting.slot
 	j.steps, j.resting = s, resting{}
 }
@@ -97,7 +98,7 @@ func (j *job) rest(at time.Time) {
 	}
 	j.submit.releaseReserved()
 	p := &j.polling
-	j.resting = resting{slot: j.task.assigned.slot, polls: p.polls, last: p.last, failures: p.failures, failed: p.failed}
+	j.resting = resting{slot: j.task.assigned.slot, polls: p.polls, last: p.last, failures: p.failures, failed: p.failed, missing: p.missing}
 	j.steps = nil
 	j.held.Pack()
 }

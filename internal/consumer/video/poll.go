@@ -3,6 +3,7 @@ package video
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ type polling struct {
 	answer   *upstream.VideoState  // to the last poll, until it is committed
 	failures int                   // consecutive failed polls
 	failed   error                 // the last failure; nil after a good poll
+	missing  time.Time             // of the first poll since which every poll says that the task is unknown; else zero
 	polls    int                   // number of polls by this holder
 	last     telemetry.PollOutcome // outcome of the previous poll
 }
@@ -84,9 +86,9 @@ func (p *polling) poll(ctx context.Context) error {
 	case finished && (err != nil || state.Progression != upstream.Completed):
 		return p.afterLostResult(ctx, err)
 	case err != nil:
-		return p.afterFailure(err)
+		return p.afterError(ctx, err)
 	}
-	p.failures, p.failed = 0, nil
+	p.failures, p.failed, p.missing = 0, nil, time.Time{}
 	p.failing.Store(nil)
 	p.answer = &state
 	t.schedulePoll(0) // before the commit, which may fail
@@ -129,6 +131,31 @@ func (p *polling) unfinished(name string) *errcode.Error {
 
 func late(x *genbusv1.Execution, now time.Time) bool {
 	return x.GetDeadline() != nil && now.After(x.GetDeadline().AsTime())
+}
+
+// defaultMissing outlasts the time that servers take to store a new task, and the restart of one
+// that keeps tasks in memory behind a load balancer.
+const defaultMissing = 10 * time.Minute
+
+// afterError handles a failed poll. It fails the job if for long enough no poll has said anything but
+// that the upstream does not know the task.
+func (p *polling) afterError(ctx context.Context, err error) error {
+	t := p.task
+	if !upstream.AsError(upstream.OpPoll, err).Missing {
+		p.missing = time.Time{}
+		return p.afterFailure(err)
+	}
+	if p.missing.IsZero() {
+		p.missing = time.Now()
+	}
+	outcome := p.afterFailure(err)
+	if time.Since(p.missing) < t.runner.shared.Missing {
+		return outcome
+	}
+	f := because(errcode.New(errcode.UpstreamFailed, "for %s, upstream %s has not known task %s",
+		t.runner.shared.Missing, t.execution().GetUpstream(), t.video().GetUpstreamTaskId()), err)
+	e, err := task.FailedUpstream(t.video(), time.Now(), task.Failure{Unknown: true, Status: "not_found", Err: f.TaskError()})
+	return t.held.End(ctx, e, err)
 }
 
 func (p *polling) afterFailure(err error) error {
@@ -196,6 +223,9 @@ func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstrea
 	begin := time.Now()
 	r.metrics.PollBegan(begin.Sub(t.pollAt))
 	state, err := client.Poll(ctx, routes.Ref(t.video()))
+	if err == nil && state.Missing() {
+		err = &upstream.Error{Op: upstream.OpPoll, Message: "the upstream reports the task as " + state.Status, HTTPStatus: http.StatusOK, Reported: true, Missing: true}
+	}
 	r.shared.Routes.Polled(t.execution().GetUpstream(), err)
 	verdict := "answered"
 	if err != nil {
@@ -225,7 +255,7 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 	case upstream.Running, upstream.Queued, upstream.InProgress:
 	}
 	e, worth, err := task.Observed(t.video(), now, task.Observation{
-		Unknown: s.Unknown, Started: s.Progression != upstream.Queued, Status: errcode.Clip(s.Status, 128), Progress: s.Progress,
+		Started: s.Progression != upstream.Queued, Status: errcode.Clip(s.Status, 128), Progress: s.Progress,
 		Size: errcode.Clip(s.Size, maxDimension), Seconds: errcode.Clip(s.Seconds, maxDimension),
 	})
 	release := func() {}

@@ -3,6 +3,7 @@
 package video
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options holds the dependencies that all routes of a process share. All fields except LookUps are
-// required.
+// Options holds the dependencies that all routes of a process share. All fields except LookUps and
+// Missing are required.
 type Options struct {
 	Holder  *hold.Holder
 	Config  *config.Live
@@ -27,6 +28,9 @@ type Options struct {
 	// when this process detected it. Only upstreams that can find tasks by our ID are asked.
 	// Default: 0 s, 10 s, 60 s and 5 min.
 	LookUps []time.Duration
+	// Missing is how long every poll must say that the upstream does not know the task before the
+	// job fails. Default 10 min.
+	Missing time.Duration
 }
 
 const (
@@ -48,6 +52,7 @@ func New(o Options) *Runners {
 	if o.LookUps == nil {
 		o.LookUps = defaultLookUps
 	}
+	o.Missing = cmp.Or(o.Missing, defaultMissing)
 	return &Runners{Options: o, calls: &calls{cfg: o.Config, metrics: o.Holder.Metrics}, copies: make(chan struct{}, maxCopies)}
 }
 

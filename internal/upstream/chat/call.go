@@ -283,7 +283,10 @@ func (cl *call) found(code, message string, cause error) *upstream.Error {
 // unreadable returns the error for an answer that is neither JSON nor a stream.
 func (cl *call) unreadable() *upstream.Error {
 	body, _ := io.ReadAll(io.LimitReader(cl, maxErrorBody))
-	e, _ := cl.client.ep.ResponseError(op, cl.resp, body)
+	e, readable := cl.client.ep.ResponseError(op, cl.resp, body)
+	if readable && bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) { // an error in a list
+		return judge(e)
+	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		e.Message = "nothing"
 	}

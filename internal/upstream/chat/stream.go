@@ -164,7 +164,7 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 	case isHeartbeat(event.Type):
 		return false, s.skip(data)
 	case !isObject(data):
-		if _, readable := upstream.ParseErrorBody(data); readable {
+		if _, readable := upstream.ParseErrorBody(data); readable && data[0] == '[' { // Google sends errors in a list
 			return false, s.reportedError(data)
 		}
 		return false, s.skip(data)

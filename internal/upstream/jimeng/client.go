@@ -87,27 +87,29 @@ func (c *client) accepted(resp *http.Response, raw []byte) (upstream.Submission,
 	return upstream.Submission{UpstreamID: a.taskID(), State: a.firstState()}, nil
 }
 
-// Poll reads the state of a task with a POST, which does not submit a job. A failed task is not an
-// error, although the vendor reports it with HTTP 400. Limits, refused signatures and unreadable
-// answers are errors and never fail the task.
+// Poll reads the state of a task with a POST, which does not submit a job, see
+// upstream.Endpoint.Poll. A failed task is not an error, although the vendor reports it with HTTP
+// 400.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
-	if ref.ID == "" || ref.Ticket == "" {
-		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task id or its req_key is empty"))
+	if ref.Ticket == "" {
+		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task's req_key is empty"))
 	}
-	resp, raw, err := c.ep.Call(ctx, upstream.OpPoll, http.MethodPost, queryPath, queryBody(ref), nil)
-	if resp == nil {
-		return upstream.VideoState{}, err
+	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{
+		Path: queryPath, Body: queryBody(ref),
+		Read: func(resp *http.Response, raw []byte) (upstream.VideoState, bool, error) {
+			a, err := lax.Decode[answer](raw)
+			if err != nil {
+				return upstream.VideoState{}, false, err
+			}
+			state, ok := c.state(a, resp, ref.ID)
+			state.Named = ok // the code has told it from an error
+			return state, ok, nil
+		},
+	})
+	if err != nil {
+		return state, hinted(upstream.AsError(upstream.OpPoll, err))
 	}
-	a, unreadable := lax.Decode[answer](raw)
-	if unreadable == nil {
-		if state, ok := c.state(a, resp, ref.ID); ok {
-			return state, nil
-		}
-	}
-	if err == nil {
-		err = c.ep.Useless(upstream.OpPoll, "the answer says nothing about the task", resp, raw, unreadable)
-	}
-	return upstream.VideoState{}, hinted(upstream.AsError(upstream.OpPoll, err))
+	return state, nil
 }
 
 func queryBody(ref upstream.TaskRef) []byte {

@@ -31,6 +31,11 @@ func TestCorpus(t *testing.T) {
 	upstreamtest.CheckCorpus(t, subject)
 }
 
+func TestPollErrors(t *testing.T) {
+	t.Parallel()
+	upstreamtest.CheckPolls(t, subject)
+}
+
 func serve(t testing.TB, opts upstream.Options, handler http.HandlerFunc) *client {
 	t.Helper()
 	return atTestNow(upstreamtest.Endpoint(t, handler), opts)

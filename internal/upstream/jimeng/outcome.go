@@ -20,4 +20,4 @@ var outcomes = slices.Concat(upstream.Outcomes{
 }.WithSource("volc-sdk-golang, and tests of others"), upstream.Outcomes{
 	// A gateway that does not support queries of the protocol.
 	upstream.ByCode(codeNoQueries, upstream.RefusedForGood, upstream.ScopeUpstream),
-}.WithSource("new-api, read and measured"), upstream.VisualRows(200, 599), upstream.GatewayRows, upstream.StatusRows)
+}.WithSource("new-api, read and measured"), upstream.VisualRows(200, 599), upstream.SharedRows())

@@ -84,7 +84,7 @@ func TestCreateOutcome(t *testing.T) {
 
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
-	upstreamtest.CheckRows(t, outcomes, outcomeCases, upstream.VisualRows(200, 599), upstream.GatewayRows, upstream.StatusRows)
+	upstreamtest.CheckRows(t, outcomes, outcomeCases, upstream.VisualRows(200, 599), upstream.SharedRows())
 }
 
 // TestFailuresAreRefusals checks that a code that fails a task also refuses a create for good.

@@ -30,14 +30,13 @@ var aboutTheCall = map[string]bool{"50429": true, "50430": true, "50400": true}
 // state returns the task's state from the answer to a query, or false if it has none. The code is
 // checked first, because the vendor's data is null or incomplete if the code is not 10000.
 func (c *client) state(a *answer, resp *http.Response, id string) (upstream.VideoState, bool) {
-	fine := resp.StatusCode/100 == 2
 	var state upstream.VideoState
 	switch code := string(a.Code); {
-	case fine && code == codeOK && a.Data.Value.Status.Set:
+	case code == codeOK && a.Data.Value.Status.Set:
 		state = c.progress(a)
-	case fine && code == "success" && a.Data.Value.Status.Set:
+	case code == "success" && a.Data.Value.Status.Set:
 		state = c.gatewayProgress(a)
-	case (fine || resp.StatusCode == http.StatusBadRequest) && a.failed(resp.StatusCode, id):
+	case upstream.NamesEnd(resp.StatusCode) && a.failed(resp.StatusCode, id):
 		state = a.failure()
 	default:
 		return upstream.VideoState{}, false

@@ -1,6 +1,7 @@
 package kling
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -144,4 +145,9 @@ func (a *answer) taskID() string {
 		t = &a.Data.Value.relayed
 	}
 	return lax.First(lax.Text(t.TaskID), t.ID)
+}
+
+// names reports whether the answer has the task's ID, or an envelope of a success around the task.
+func (a *answer) names(id string) bool {
+	return a.Code.form() != bareForm || slices.Contains([]lax.Text{lax.Text(a.TaskID), a.ID}, lax.Text(id))
 }

@@ -48,7 +48,7 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 	if c.dropToken(sub.Err) {
 		sub = c.ep.Submit(ctx, create, call)
 	}
-	return passedOn(sub, create.Resubmission)
+	return sub
 }
 
 // dropToken drops the token if the vendor reported it as stale, and reports whether it did.
@@ -84,7 +84,7 @@ func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstr
 
 // Poll reads the state of a task, below the path on which it was created.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
-	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
+	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: reader(ref)})
 	// The next poll will use a new token, so repeating this one is not worth it.
 	c.dropToken(upstream.AsError(upstream.OpPoll, err))
 	return state, err
@@ -98,13 +98,19 @@ func taskPath(ref upstream.TaskRef) string {
 	return videosPath + kind + "/" + url.PathEscape(ref.ID)
 }
 
-func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, error) {
-	a, err := lax.Decode[answer](answered)
-	if err != nil {
-		return upstream.VideoState{}, false, err
+func reader(ref upstream.TaskRef) func(*http.Response, []byte) (upstream.VideoState, bool, error) {
+	return func(resp *http.Response, answered []byte) (upstream.VideoState, bool, error) {
+		a, err := lax.Decode[answer](answered)
+		if err != nil {
+			return upstream.VideoState{}, false, err
+		}
+		if a.Code.form() == refusal && string(a.Data.Value.TaskID) == ref.ID {
+			a.Code = code{"0", '0'} // it refuses and yet describes the task
+		}
+		state, ok := a.state(resp)
+		state.Named = a.names(ref.ID)
+		return state, ok, nil
 	}
-	state, ok := a.state(resp)
-	return state, ok, nil
 }
 
 // withOwnTaskID sets external_task_id to genbus's own ID. The client's value becomes the job's

@@ -26,6 +26,11 @@ func TestCorpus(t *testing.T) {
 	upstreamtest.CheckCorpus(t, subject)
 }
 
+func TestPollErrors(t *testing.T) {
+	t.Parallel()
+	upstreamtest.CheckPolls(t, subject)
+}
+
 func serve(t testing.TB, handler http.HandlerFunc) *client {
 	t.Helper()
 	return newClient(endpoint(t, handler), upstream.Options{})

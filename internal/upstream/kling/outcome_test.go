@@ -88,5 +88,5 @@ func TestCreateOutcome(t *testing.T) {
 
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
-	upstreamtest.CheckRows(t, outcomes, outcomeCases(), upstream.GatewayRows, upstream.StatusRows)
+	upstreamtest.CheckRows(t, outcomes, outcomeCases(), upstream.SharedRows())
 }

@@ -2,6 +2,7 @@ package primary
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -88,6 +89,12 @@ func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 func (a *answer) taskID() string {
 	inner := &a.Data.Value
 	return lax.First(a.TaskID, a.ID.Word, inner.TaskID, inner.ID.Text())
+}
+
+// names reports whether the answer has the task's ID, or the envelope of a success around the task.
+func (a *answer) names(id string) bool {
+	inner := &a.Data.Value
+	return a.Code != "" && upstream.Meaningful(string(a.Code)) == "" && inner.Status.Set || slices.Contains([]lax.Word{a.TaskID, a.ID.Word, inner.TaskID, inner.ID.Text()}, lax.Word(id))
 }
 
 // pollingID returns the ID from an answer that has only a polling_url. The ID is the last segment

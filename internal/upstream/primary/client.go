@@ -35,17 +35,18 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 	return sub, nil
 }
 
-// Poll reads the state of a task. The answer 400 task_not_exist is an error, not a failed task,
-// because servers may answer a create before they store the task.
+// Poll reads the state of a task, see upstream.Endpoint.Poll.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
-	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: createPath + "/" + url.PathEscape(ref.ID), Read: stateOf})
-}
-
-func stateOf(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
-	a, err := lax.Decode[answer](body)
-	if err != nil {
-		return upstream.VideoState{}, false, err
-	}
-	state, ok := a.state(resp)
-	return state, ok, nil
+	return c.ep.Poll(ctx, ref, upstream.PollCall{
+		Path: createPath + "/" + url.PathEscape(ref.ID),
+		Read: func(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
+			a, err := lax.Decode[answer](body)
+			if err != nil {
+				return upstream.VideoState{}, false, err
+			}
+			state, ok := a.state(resp)
+			state.Named = a.names(ref.ID)
+			return state, ok, nil
+		},
+	})
 }

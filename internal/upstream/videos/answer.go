@@ -1,6 +1,8 @@
 package videos
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -69,6 +71,13 @@ func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 func (a *answer) taskID() string {
 	inner := &a.Data.Value
 	return lax.First(a.ID.Word, a.TaskID, a.VideoID, inner.TaskID, inner.VideoID, inner.ID.Text())
+}
+
+// names reports whether the answer has the task's ID, or the envelope of a success around the task.
+func (a *answer) names(id string) bool {
+	inner := &a.Data.Value
+	ids := []lax.Word{a.ID.Word, a.TaskID, a.VideoID, inner.TaskID, inner.VideoID, inner.ID.Text()}
+	return a.Code != "" && upstream.Meaningful(string(a.Code)) == "" && inner.Status.Set || slices.Contains(ids, lax.Word(id))
 }
 
 // current returns the level that holds the video: the answer, or the envelope's data if only that

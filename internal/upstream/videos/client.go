@@ -56,10 +56,20 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 	return sub, nil
 }
 
-// Poll reads the state of a task. 400 task_not_exist and 404 are returned as errors, not as a
-// failed task, because servers may answer a create before they store the task.
+// Poll reads the state of a task, see upstream.Endpoint.Poll.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
-	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
+	return c.ep.Poll(ctx, ref, upstream.PollCall{
+		Path: taskPath(ref),
+		Read: func(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
+			a, err := lax.Decode[answer](body)
+			if err != nil {
+				return upstream.VideoState{}, false, err
+			}
+			state, ok := a.state(resp)
+			state.Named = a.names(ref.ID)
+			return state, ok, nil
+		},
+	})
 }
 
 // ContentPath returns the path for reading a completed video with the upstream key, whether or not
@@ -67,12 +77,3 @@ func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.Video
 func (c *client) ContentPath(ref upstream.TaskRef) string { return taskPath(ref) + "/content" }
 
 func taskPath(ref upstream.TaskRef) string { return createPath + "/" + url.PathEscape(ref.ID) }
-
-func stateOf(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
-	a, err := lax.Decode[answer](body)
-	if err != nil {
-		return upstream.VideoState{}, false, err
-	}
-	state, ok := a.state(resp)
-	return state, ok, nil
-}

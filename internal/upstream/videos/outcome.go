@@ -16,16 +16,6 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	upstream.ByCode("invalid_json", upstream.RefusedForGood, upstream.ScopeRequest),
 	upstream.ByCode("invalid_multipart_form", upstream.RefusedForGood, upstream.ScopeRequest),
 }.WithSource("new-api, read and measured"), upstream.Outcomes{
-	upstream.ByCode("content_policy_violation", upstream.RefusedForGood, upstream.ScopeRequest),
-	upstream.ByCode("moderation_blocked", upstream.RefusedForGood, upstream.ScopeRequest),
-
-	// The account, its key and its credit.
-	upstream.ByCode("invalid_api_key", upstream.RefusedForGood, upstream.ScopeKey),
-	upstream.ByCode("account_deactivated", upstream.RefusedForGood, upstream.ScopeKey),
-	upstream.ByCode("billing_hard_limit_reached", upstream.RefusedForGood, upstream.ScopeKey), // sent as 400 and 429
-	upstream.ByCode("billing_not_active", upstream.RefusedForGood, upstream.ScopeKey),
-	upstream.ByCode("rate_limit_exceeded", upstream.RefusedForNow, upstream.ScopeKey),
-
 	// The upstream failed, whatever the status, and may have accepted the job.
 	upstream.ByCode("server_error", upstream.Unknown, upstream.ScopeUpstream),
-}.WithSource("OpenAI's error codes"), upstream.VisualRows(400, 599), upstream.GatewayRows, upstream.StatusRows)
+}.WithSource("OpenAI's error codes"), upstream.VisualRows(400, 599), upstream.MiniMaxRows, upstream.SharedRows())

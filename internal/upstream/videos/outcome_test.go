@@ -1,6 +1,7 @@
 package videos
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -59,10 +60,10 @@ var outcomeCases = []upstreamtest.Outcome{
 
 func TestCreateOutcome(t *testing.T) {
 	t.Parallel()
-	upstreamtest.CheckOutcomes(t, subject, outcomeCases)
+	upstreamtest.CheckOutcomes(t, subject, slices.Concat(outcomeCases, upstreamtest.MiniMaxOutcomes))
 }
 
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
-	upstreamtest.CheckRows(t, outcomes, outcomeCases, upstream.VisualRows(400, 599), upstream.GatewayRows, upstream.StatusRows)
+	upstreamtest.CheckRows(t, outcomes, outcomeCases, upstream.VisualRows(400, 599), upstream.MiniMaxRows, upstream.SharedRows())
 }
