@@ -14,6 +14,8 @@ type PollCall struct {
 	// Read reads a 2xx answer. It returns false or an error if the answer does not contain the
 	// task's state. The result must not alias body, whose memory is reused.
 	Read func(resp *http.Response, body []byte) (VideoState, bool, error)
+	// ContentByID is true if the content is read by the task's ID, so that a success needs no URL.
+	ContentByID bool
 }
 
 // pollBodies holds reusable buffers (*[]byte) for poll answers, because there may be thousands of
@@ -34,7 +36,7 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 	if err != nil {
 		return VideoState{}, err
 	}
-	state, ok, err := call.Read(resp, body)
+	state, ok, err := call.read(resp, body)
 	if err != nil || !ok {
 		return VideoState{}, ep.Useless(OpPoll, "the answer says nothing about the task", resp, body, err)
 	}

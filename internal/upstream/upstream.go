@@ -179,7 +179,8 @@ type VideoState struct {
 	Metadata []byte
 	// Usage is the upstream's usage object as JSON, or nil.
 	Usage []byte
-	// Err is set if Progression is Failed.
+	// Err is set if Progression is Failed, and if it is Completed but the answer has no result and
+	// the protocol has no other way to read one. The result may follow in a later answer.
 	Err *Error
 }
 

@@ -3,6 +3,7 @@
 package video
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options holds the dependencies that all routes of a process share. All fields except LookUps are
-// required.
+// Options holds the dependencies that all routes of a process share. All fields except LookUps and
+// ResultWait are required.
 type Options struct {
 	Holder  *hold.Holder
 	Config  *config.Live
@@ -27,6 +28,9 @@ type Options struct {
 	// when this process detected it. Only upstreams that can find tasks by our ID are asked.
 	// Default: 0 s, 10 s, 60 s and 5 min.
 	LookUps []time.Duration
+	// ResultWait is how long the result of a video may be missing after its upstream reported
+	// success. Default: 10 min.
+	ResultWait time.Duration
 }
 
 const (
@@ -48,6 +52,7 @@ func New(o Options) *Runners {
 	if o.LookUps == nil {
 		o.LookUps = defaultLookUps
 	}
+	o.ResultWait = cmp.Or(o.ResultWait, 10*time.Minute)
 	return &Runners{Options: o, calls: &calls{cfg: o.Config, metrics: o.Holder.Metrics}, copies: make(chan struct{}, maxCopies)}
 }
 

@@ -101,6 +101,7 @@ func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.Video
 	a, unreadable := lax.Decode[answer](raw)
 	if unreadable == nil {
 		if state, ok := c.state(a, resp, ref.ID); ok {
+			state.Conclude(resp, raw, false)
 			return state, nil
 		}
 	}

@@ -59,7 +59,7 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 // Poll reads the state of a task. 400 task_not_exist and 404 are returned as errors, not as a
 // failed task, because servers may answer a create before they store the task.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
-	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
+	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf, ContentByID: true})
 }
 
 // ContentPath returns the path for reading a completed video with the upstream key, whether or not
