@@ -130,3 +130,17 @@ func TestContentByIDNeedsNoURL(t *testing.T) {
 		}
 	}
 }
+
+// TestALateResultAndANestedID proves that one create leads to the video, although the upstream puts
+// the ID one level down and has the result some polls after its success.
+func TestALateResultAndANestedID(t *testing.T) {
+	t.Parallel()
+	for _, model := range []string{"sandbox-video", "sandbox-video-enveloped"} {
+		up, b := newSandbox(t), brokertest.Single(t)
+		r := newReplica(t, b, testConfig(t, up.URL()))
+		v := videoOf(last(follow(t, r.log, publish(t, b, subject.Video, "v", videoRequest("v", model+":nested,result_after_ms=400", "a cat")))))
+		if len(v.GetVideos()) != 1 || v.GetVideos()[0].GetUrl() == "" || up.Sandbox.Stats().Creates != 1 {
+			t.Errorf("%s: ended %v with %v", model, v.GetError(), v.GetVideos())
+		}
+	}
+}
