@@ -106,17 +106,17 @@ func searchTaskID(resp *http.Response, body []byte) string {
 		return "" // other IDs in an error need not be a task's
 	}
 	for _, m := range found {
-		if id := text(m["id"]); id != "" { // an integer may be a database key
+		if id := text(m["id"]); id != "" && !isCallID(id, resp, body) { // an integer may be a database key
 			return id
 		}
 	}
-	return requestAsTask(found, resp)
+	return requestAsTask(found)
 }
 
 // requestAsTask returns the ID of a request if it can only be that of a task, as at xAI and fal,
 // whose answers consist of it. Elsewhere request_id identifies the call: if it stands next to a
-// code or an error, if there is only a message besides, and if a header has the same ID.
-func requestAsTask(found []map[string]jsontext.Value, resp *http.Response) string {
+// code or an error, and if there is only a message besides.
+func requestAsTask(found []map[string]jsontext.Value) string {
 	if len(found) == 0 || saysWhy(found[0]["error"]) != (Problem{}) {
 		return ""
 	}
@@ -126,7 +126,7 @@ func requestAsTask(found []map[string]jsontext.Value, resp *http.Response) strin
 		status := firstText(m, statusNames)
 		silent := firstText(m, []string{"message", "msg", "detail"}) == ""
 		queued := silent || status != "" && ProgressionOf(status) != Failed
-		if id != "" && !envelope && queued && id != RequestID(resp.Header) {
+		if id != "" && !envelope && queued {
 			return id
 		}
 	}

@@ -34,8 +34,10 @@ var createAnswers = map[string]string{
 	`{"code":0,"message":"ok","request_id":"r","data":{"data":{"task_id":"t"}}}`: "t",
 
 	// A request's ID, if nothing else can be the task's.
-	`{"request_id":"t"}`: "t", // xAI
-	`{"requestId":"t"}`:  "t", // SiliconFlow
+	`{"id":"request-1","data":{"id":"t"}}`: "t",
+	`{"request_id":"call-1"}`:              "call-1",
+	`{"request_id":"t"}`:                   "t", // xAI
+	`{"requestId":"t"}`:                    "t", // SiliconFlow
 	`{"status":"IN_QUEUE","request_id":"t","response_url":"https://queue.example.com/requests/t","queue_position":0}`: "t", // fal
 	`{"message":"the video was queued","status":"queued","request_id":"t"}`:                                           "t",
 	`{"data":{"request_id":"t"}}`: "t",
@@ -54,7 +56,6 @@ var createAnswers = map[string]string{
 
 	// No ID of a task.
 	`{"status":"queued"}`:                                                  "",
-	`{"request_id":"call-1"}`:                                              "", // as in the header
 	`{"code":0,"message":"SUCCEED","request_id":"r"}`:                      "",
 	`{"code":"success","request_id":"r","data":null}`:                      "",
 	`{"code":1303,"message":"too many tasks","request_id":"r"}`:            "",
