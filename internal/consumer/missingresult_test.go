@@ -65,8 +65,8 @@ func TestASuccessWithoutAResult(t *testing.T) {
 	}
 }
 
-// TestATakerContinuesTheWaitForAResult proves that the wait counts from the first success, whoever
-// polled it, and that the job's deadline ends it, too.
+// TestATakerContinuesTheWaitForAResult proves that the wait counts from the first success, even if
+// another replica polled it, and that the job's deadline ends it, too.
 func TestATakerContinuesTheWaitForAResult(t *testing.T) {
 	t.Parallel()
 	promised := func(ago, left time.Duration) []transition {
@@ -111,7 +111,7 @@ func submittedUpstream(left time.Duration) []transition {
 }
 
 // TestContentByIDNeedsNoURL proves that a success is the result where content is read by the task's
-// ID, unless the answer says that there is none.
+// ID, unless the answer also has an error.
 func TestContentByIDNeedsNoURL(t *testing.T) {
 	t.Parallel()
 	for answer, message := range map[string]string{

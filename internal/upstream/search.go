@@ -14,7 +14,7 @@ import (
 
 // This file finds values that servers put under other names, or deeper, than their protocol says.
 // The protocols read their own places first. Names are compared in lower case and without "_" and
-// "-", so that "taskid" also stands for "task_id", "taskId" and "TaskID".
+// "-", so that "taskid" matches "task_id", "taskId" and "TaskID".
 
 // maxSearchDepth limits how deep a value may be nested, as in
 // {"data":{"task_result":{"videos":[{"url"}]}}}.
@@ -113,9 +113,8 @@ func searchTaskID(resp *http.Response, body []byte) string {
 	return requestAsTask(found)
 }
 
-// requestAsTask returns the ID of a request if it can only be that of a task, as at xAI and fal,
-// whose answers consist of it. Elsewhere request_id identifies the call: if it stands next to a
-// code or an error, and if there is only a message besides.
+// requestAsTask returns a request_id if it can only identify the task: xAI and fal answer with
+// little else. Next to a code, an error or a mere message, it identifies the call.
 func requestAsTask(found []map[string]jsontext.Value) string {
 	if len(found) == 0 || saysWhy(found[0]["error"]) != (Problem{}) {
 		return ""
@@ -133,7 +132,7 @@ func requestAsTask(found []map[string]jsontext.Value) string {
 	return ""
 }
 
-// isCallID reports whether an ID appears to be that of the call and not of the task.
+// isCallID reports whether an ID appears to identify the call and not the task.
 func isCallID(id string, resp *http.Response, body []byte) bool {
 	return id == RequestID(resp.Header) || strings.HasPrefix(strings.ToLower(id), "req") || id == identifier(plainMembers(body)["requestid"])
 }

@@ -26,10 +26,11 @@ func (call PollCall) read(resp *http.Response, body []byte) (VideoState, bool, e
 	return state, ok, nil
 }
 
-// Conclude decides what a success without a result means; other states stay as they are. With byID,
-// content is read by the task's ID, so the success is the result, unless the answer says that there
-// is none: then the task has failed. Without byID, a result may be in a place that the protocol
-// does not know. If there is none, Conclude sets Err, and the caller polls again for a while.
+// Conclude interprets a success without a result; other states stay unchanged. With byID, content
+// is read by the task's ID, so the success is the result. But if the answer denies the result,
+// Conclude turns the state into a failure. Without byID, Conclude looks for a result in places that
+// the protocol does not know. If it finds none, it sets Err, and the caller polls again for a
+// while.
 func (s *VideoState) Conclude(resp *http.Response, body []byte, byID bool) {
 	if s.Progression != Completed || len(s.Videos) > 0 {
 		return
@@ -53,10 +54,10 @@ func (s *VideoState) Conclude(resp *http.Response, body []byte, byID bool) {
 }
 
 var (
-	// denialNames lists the members with which an answer says that a task has no result.
+	// denialNames lists the members with which an answer denies a result.
 	denialNames = []string{"error", "failreason", "failurereason", "errormessage", "errormsg", "blockreason", "moderationreason", "raimediafilteredreasons"}
-	// verdictNames lists the members with which it says so by true, by a list with true, or by a
-	// number above 0: Grok's "moderated", fal's "has_nsfw_concepts", Veo's "raiMediaFilteredCount".
+	// verdictNames lists the members that deny a result with true, a list with true, or a number
+	// above 0: Grok's "moderated", fal's "has_nsfw_concepts", Veo's "raiMediaFilteredCount".
 	verdictNames = []string{"moderated", "blocked", "filtered", "flagged", "hasnsfwconcepts", "raimediafilteredcount"}
 	// remarkNames lists the members that may explain a missing result. Some servers put the reason
 	// where others put a URL.
@@ -64,7 +65,7 @@ var (
 )
 
 // searchReason returns why a task has no result, in the upstream's words. denied is true if the
-// answer says that there is none, and false if it only has a remark.
+// answer denies the result, and false if it only has a remark.
 func searchReason(body []byte) (why Problem, denied bool) {
 	found := levels(body, true)
 	for _, m := range found {

@@ -128,7 +128,7 @@ func TestAFileAsAString(t *testing.T) {
 	}
 }
 
-// TestRequestBody checks which creates are forms and what is in them.
+// TestRequestBody checks which creates are forms, and their parts.
 func TestRequestBody(t *testing.T) {
 	t.Parallel()
 	const (
