@@ -12,6 +12,7 @@ var mixes = map[string]faultinject.Mix{
 		faultinject.OpCreate: {
 			faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.TooManyLater: 0.02, faultinject.InternalAfter: 0.01,
 			faultinject.ResetAccepted: 0.01, faultinject.TaskFails: 0.02, faultinject.TaskNeverEnds: 0.01,
+			faultinject.TaskResultLate: 0.02,
 		},
 		faultinject.OpPoll: {faultinject.Latency: 0.02, faultinject.PollErrors: 0.01},
 		faultinject.OpChat: {faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.CutAnswer: 0.02, faultinject.Unavailable: 0.01},

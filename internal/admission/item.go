@@ -69,6 +69,7 @@ func (c Checked) Item(ctx context.Context, r Request, now time.Time) *genbusv1.W
 		Fingerprint: c.Fingerprint, RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
 		AcceptedAt: timestamppb.New(now), QueueDeadline: timestamppb.New(now.Add(c.Route.Timeouts.Queue)),
 		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Size: c.Asked.Size, Seconds: c.Asked.Seconds,
+		Form: r.Form,
 	}
 	if r.Attached != nil { // it does not wait for a submission
 		item.Attached, item.QueueDeadline = r.Attached.until(now.Add(c.Route.Timeouts.Deadline)), nil

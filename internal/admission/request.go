@@ -28,6 +28,9 @@ type Request struct {
 	// Protocol is the protocol that the caller expects of the route, or empty.
 	Protocol string
 	Archive  *bool
+	// Form is true if the client sent the body as a multipart form. Upstreams that accept forms get
+	// one, too.
+	Form bool
 	// Source identifies a request without a request ID by its message in the inbox or by the dead
 	// letter that it was created from. It is nil if there is neither.
 	Source *Source

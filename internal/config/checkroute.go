@@ -37,6 +37,9 @@ func (c *Config) checkTarget(r *report, path string, route Route) {
 	if route.InputReference != "" {
 		oneOf(r, path+".input_reference", route.InputReference, InputReferenceObject, InputReferenceString)
 	}
+	if route.Body != "" {
+		oneOf(r, path+".body", route.Body, BodyJSON, BodyMultipart)
+	}
 	switch route.Kind {
 	case KindVideo:
 		checkProtocol(r, path, route)
@@ -57,6 +60,10 @@ func checkProtocol(r *report, path string, route Route) {
 		with := protocolsWith(func(p protocol.Info) bool { return p.InputReference })
 		r.add(path+".input_reference", "is for protocol "+alternatives(with)+"; want it left out with protocol "+route.Protocol)
 	}
+	if route.Body != "" && !p.Forms {
+		with := protocolsWith(func(p protocol.Info) bool { return p.Forms })
+		r.add(path+".body", "is for protocol "+alternatives(with)+"; want it left out with protocol "+route.Protocol)
+	}
 	if route.Gateway && !p.Gateway {
 		r.add(path+".gateway", "changes nothing with protocol "+route.Protocol+"; want it left out")
 	}
@@ -70,7 +77,7 @@ func checkNoVideo(r *report, path string, route Route) {
 	for _, option := range []struct {
 		key string
 		set bool
-	}{{"archive", route.Archive}, {"gateway", route.Gateway}, {"input_reference", route.InputReference != ""}} {
+	}{{"archive", route.Archive}, {"gateway", route.Gateway}, {"input_reference", route.InputReference != ""}, {"body", route.Body != ""}} {
 		if option.set {
 			r.add(path+"."+option.key, "is for video routes; want it left out")
 		}

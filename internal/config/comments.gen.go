@@ -76,6 +76,7 @@ var fieldComments = map[string]string{
 	"Retry.Share":                         "Retries that each first attempt adds to the budget; 0.2 allows one retry for every five requests. Default: 0.2.",
 	"Route.AckWait":                       "How long a job's holder may be silent before another replica takes over the job. Default: 60s.",
 	"Route.Archive":                       "Video only: copy the result to the object store before the upstream's URL expires. Default: false.",
+	"Route.Body":                          "Protocol videos only: how the upstream wants creates: multipart (a form; vLLM-Omni accepts nothing else) or json. Empty sends a file as a form, and other requests as the client sent them, but as JSON with gateway or input_reference. Default: none.",
 	"Route.Draining":                      "Accept no new jobs and finish the accepted ones, as the step before removing the route. New jobs go to another route that serves their model; if there is none, genbus refuses them. Default: false.",
 	"Route.Gateway":                       "Video only, not for protocol primary: the upstream is a gateway in front of the vendor, which also requires the model in model and the parameters in metadata. Default: false.",
 	"Route.Group":                         "Group of the models in GET /v1/models. Default: the protocol; chat for chats.",

@@ -229,11 +229,14 @@ func TestProblems(t *testing.T) {
 		{"on_unknown_outcome", routeU + "on_unknown_outcome: retry}", nil, []string{`c.yaml:3: routes[0].on_unknown_outcome is "retry"; want fail or resubmit`}},
 		{"protocol", routeU + "protocol: other}", nil, []string{`c.yaml:3: routes[0].protocol is "other"; want primary`}},
 		{"chat protocol", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], protocol: primary}", nil, []string{`c.yaml:3: routes[0].protocol is "primary"; want no protocol; only video routes have one`}},
-		{"what only videos have", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], archive: true, gateway: true, input_reference: string}", nil, []string{
+		{"what only videos have", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], archive: true, gateway: true, input_reference: string, body: json}", nil, []string{
 			"c.yaml:3: routes[0].archive is for video routes; want it left out",
 			"c.yaml:3: routes[0].gateway is for video routes; want it left out",
 			"c.yaml:3: routes[0].input_reference is for video routes; want it left out",
+			"c.yaml:3: routes[0].body is for video routes; want it left out",
 		}},
+		{"body", routeU + "protocol: videos, body: form}", nil, []string{`c.yaml:3: routes[0].body is "form"; want json or multipart`}},
+		{"body of another protocol", routeU + "body: multipart}", nil, []string{"c.yaml:3: routes[0].body is for protocol videos; want it left out with protocol primary"}},
 		{"input_reference", routeU + "protocol: videos, input_reference: file}", nil, []string{`c.yaml:3: routes[0].input_reference is "file"; want object or string`}},
 		{"input_reference of another protocol", routeU + "protocol: kling, input_reference: string}", nil, []string{"c.yaml:3: routes[0].input_reference is for protocol videos; want it left out with protocol kling"}},
 		{"gateway of primary", routeU + "gateway: true}", nil, []string{"c.yaml:3: routes[0].gateway changes nothing with protocol primary; want it left out"}},

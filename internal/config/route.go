@@ -26,6 +26,12 @@ const (
 	InputReferenceString = "string"
 )
 
+// Values of Route.Body.
+const (
+	BodyJSON      = "json"
+	BodyMultipart = "multipart"
+)
+
 // Route sends jobs for certain models to its upstreams.
 type Route struct {
 	// Name of the route in subjects and metrics: letters, digits, _ and -; unique. Required.
@@ -52,6 +58,10 @@ type Route struct {
 	// Protocol videos only: the form in which the upstream requires an input_reference that is a URL:
 	// object or string. Empty keeps the client's form. Default: none.
 	InputReference string `yaml:"input_reference"`
+	// Protocol videos only: how the upstream wants creates: multipart (a form; vLLM-Omni accepts
+	// nothing else) or json. Empty sends a file as a form, and other requests as the client sent
+	// them, but as JSON with gateway or input_reference. Default: none.
+	Body string `yaml:"body"`
 	// Video only: copy the result to the object store before the upstream's URL expires. Default: false.
 	Archive bool `yaml:"archive"`
 	// Group of the models in GET /v1/models. Default: the protocol; chat for chats.

@@ -108,8 +108,8 @@ func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	if len(raw) > maxText {
 		return "", w.unavailable(resp, fmt.Sprintf("sent more than %d bytes of JSON instead of a video", maxText))
 	}
-	if next := resultURL(raw); next != "" {
-		return next, nil
+	if found := upstream.FindResults(raw); len(found) > 0 {
+		return found[0].URL, nil
 	}
 	said, readable := upstream.ParseErrorBody(raw)
 	if !readable {

@@ -15,10 +15,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
 	"time"
 
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -65,6 +68,9 @@ type Place struct {
 	// URL is the result's http, https or data URL, or empty. If it is on the endpoint's own origin,
 	// it is called with the key.
 	URL string
+	// Fresh is true if the upstream reported the content at most a few minutes ago. The content may
+	// not be available yet, so Open repeats refused requests (see Options.Again).
+	Fresh bool
 	// PrivateOK allows private addresses on hosts other than the endpoint's own, and lets calls to
 	// these hosts use the environment's proxies.
 	PrivateOK bool
@@ -77,6 +83,9 @@ type Options struct {
 	HeaderTimeout time.Duration
 	// IdleTimeout bounds how long a read of a body may wait for data. Default 60 s.
 	IdleTimeout time.Duration
+	// Again lists the waits before each further request for fresh content that is not there yet.
+	// Default 1 s, 2 s and 4 s.
+	Again []time.Duration
 	// TLS configures connections to hosts other than the upstream's own. Default nil, which uses
 	// the system's root certificates.
 	TLS *tls.Config
@@ -85,6 +94,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 30*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, time.Minute)
+	if o.Again == nil {
+		o.Again = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
+	}
 	return o
 }
 
@@ -112,6 +124,35 @@ func (r *Reader) Close() {
 // address, CallerGone if ctx was cancelled, and ContentUnavailable otherwise. They may name hosts,
 // but never a key or the query of a URL, which may hold a signature.
 func (r *Reader) Open(ctx context.Context, p Place, q Request) (*File, error) {
+	f, err := r.open(ctx, p, q)
+	if !p.Fresh {
+		return f, err
+	}
+	for _, wait := range r.opts.Again {
+		if !mayFollow(err) || broker.Wait(ctx, wait) != nil {
+			break
+		}
+		f, err = r.open(ctx, p, q)
+	}
+	return f, err
+}
+
+func (r *Reader) open(ctx context.Context, p Place, q Request) (*File, error) {
 	w := &walk{reader: r, place: p, want: newWant(q), trusted: true}
 	return w.open(ctx)
+}
+
+// mayFollow reports whether an error is an answer that servers give while content is being stored
+// or spread to their hosts. Ark and new-api say 400.
+func mayFollow(err error) bool {
+	e, ok := errors.AsType[*errcode.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.UpstreamHTTPStatus {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusTooEarly:
+		return true
+	default:
+		return e.UpstreamHTTPStatus/100 == 2 // no content, or an error in a 200
+	}
 }

@@ -5,12 +5,8 @@ import (
 	"encoding/base64"
 	"io"
 	"net/url"
-	"os"
-	"path/filepath"
 	"testing"
 	"testing/iotest"
-
-	"github.com/genbus/genbus/internal/upstream"
 )
 
 // FuzzRange checks that a parsed range survives a round trip and lies within a file of any length.
@@ -77,50 +73,6 @@ func FuzzDataURL(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzHolder checks that only callable URLs are found, whatever an upstream sends.
-func FuzzHolder(f *testing.F) {
-	files, err := filepath.Glob("testdata/holder/*.json")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds: %v", err)
-	}
-	for _, name := range files {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		found := resultURL(raw)
-		if found != "" && !upstream.IsResultURL(found) {
-			t.Errorf("found %q", found)
-		}
-	})
-}
-
-// TestHolderCorpus checks that every seed yields the same URL, or none if its file name begins with
-// none-.
-func TestHolderCorpus(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("testdata/holder/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no corpus: %v", err)
-	}
-	for _, name := range files {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := "https://cdn.example/video.mp4?sig=1&e=2"
-		if matched, _ := filepath.Match("none-*", filepath.Base(name)); matched {
-			want = ""
-		}
-		if got := resultURL(raw); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
-	}
 }
 
 // FuzzMediaType checks that a type that is passed on is stable, well-formed and not active content.

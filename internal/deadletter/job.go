@@ -113,6 +113,7 @@ func WorkItemFromLog(v *genbusv1.VideoTask) *genbusv1.WorkItem {
 		Id: v.GetId(), Kind: task.Kind(v), Tenant: v.GetTenant(), Route: x.GetRoute(), Model: v.GetModel(), Protocol: v.GetProtocol(),
 		Fingerprint: x.GetFingerprint(), RequestId: v.GetRequestId(), Labels: v.GetLabels(), RetryOf: v.GetRetryOf(),
 		AcceptedAt: v.GetCreatedAt(), ExpiresAt: v.GetExpiresAt(), Archive: proto.Bool(x.GetArchive()), Size: v.GetSize(), Seconds: v.GetSeconds(),
+		Form: x.GetForm(),
 	}
 	if x.GetUnconfirmed() != "" {
 		item.Attached = &genbusv1.AttachedTask{

@@ -200,7 +200,7 @@ func accepted(l deadLetter, data []byte) admission.Request {
 	}
 	if r.Kind == subject.Video {
 		archive := work.GetArchive()
-		r.Protocol, r.Archive = work.GetProtocol(), &archive
+		r.Protocol, r.Archive, r.Form = work.GetProtocol(), &archive, work.GetForm()
 	}
 	if at := work.GetExpiresAt(); at != nil && at.AsTime().After(time.Now()) {
 		r.ExpiresAt = at.AsTime()

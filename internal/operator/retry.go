@@ -126,8 +126,9 @@ func retryOfJob(job task.Job, data []byte) admission.Request {
 		Kind: subject.Kind(task.Kind(job)), Tenant: job.GetTenant(), Body: body.Parse(data), Labels: job.GetLabels(), RetryOf: job.GetId(),
 	}
 	if v, ok := job.(*genbusv1.VideoTask); ok {
-		archive := v.GetExecution().GetArchive()
-		r.Protocol, r.Archive = v.GetProtocol(), &archive
+		x := v.GetExecution()
+		archive := x.GetArchive()
+		r.Protocol, r.Archive, r.Form = v.GetProtocol(), &archive, x.GetForm()
 	}
 	if at := job.GetExpiresAt(); at != nil && at.AsTime().After(time.Now()) {
 		r.ExpiresAt = at.AsTime()

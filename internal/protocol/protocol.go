@@ -19,12 +19,14 @@ type Info struct {
 	Gateway bool
 	// InputReference reports whether routes may set the option input_reference.
 	InputReference bool
+	// Forms reports whether creates may be multipart forms, so that routes may set the option body.
+	Forms bool
 }
 
 // The protocols.
 var (
 	Primary = Info{Name: "primary"}
-	Videos  = Info{Name: "videos", Gateway: true, InputReference: true}
+	Videos  = Info{Name: "videos", Gateway: true, InputReference: true, Forms: true}
 	Kling   = Info{Name: "kling", Segment: "kling", Signed: true, Gateway: true}
 	Jimeng  = Info{Name: "jimeng", Segment: "jimeng", Signed: true, Gateway: true}
 )

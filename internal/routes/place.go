@@ -23,6 +23,9 @@ func Ref(t *genbusv1.VideoTask) upstream.TaskRef {
 	return upstream.TaskRef{ID: t.GetUpstreamTaskId(), Ticket: t.GetExecution().GetUpstreamTicket()}
 }
 
+// freshFor is how long after a task's end its content may not be there yet.
+const freshFor = 10 * time.Minute
+
 // Place returns where to read a result of a task. This is url or, if url is empty, the content path
 // of the task's protocol. It uses the upstream key that created the task.
 func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, error) {
@@ -36,7 +39,10 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 		return content.Place{}, errcode.New(errcode.ContentExpired,
 			"the sandbox that made task %s has stopped, so its content is gone", task.GetId()).ForJob(task.GetId())
 	}
-	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[key.Upstream].PrivateResults}
+	place := content.Place{
+		Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[key.Upstream].PrivateResults,
+		Fresh: time.Since(task.GetCompletedAt().AsTime()) < freshFor,
+	}
 	if pather, ok := found.client.(upstream.ContentPather); ok && url == "" {
 		place.Path = pather.ContentPath(Ref(task))
 	}

@@ -169,7 +169,7 @@ func (t *routing) add(r config.Route) error {
 		}
 		for _, key := range u.Credentials() {
 			ep := t.endpoint(name, u, key, p)
-			client := p.New(ep, upstream.Options{Gateway: r.Gateway, InputReference: r.InputReference})
+			client := p.New(ep, upstream.Options{Gateway: r.Gateway, InputReference: r.InputReference, Body: r.Body})
 			v.clients[pool.UpstreamKey{Upstream: name, Key: key.Name}] = keyClient{endpoint: ep, client: client}
 		}
 	}

@@ -60,6 +60,8 @@ type Behaviour struct {
 	Hang bool `json:"hang,omitzero"`
 	// NoID omits the IDs from the answer to a create. Fault.
 	NoID bool `json:"no_id,omitzero"`
+	// Nested puts the answer to a create into {"result":...}. Fault.
+	Nested bool `json:"nested,omitzero"`
 	// Accept202 answers a create with 202. On the primary path the body contains only the ID,
 	// status and polling URL.
 	Accept202 bool `json:"accept_202,omitzero"`
@@ -87,6 +89,10 @@ type Behaviour struct {
 	// Shape selects an alternative shape for poll answers on the primary path.
 	Shape string `json:"shape,omitzero"`
 
+	// ResultAfterMS leaves the URL out of a completed task's answer on the primary path until this
+	// many milliseconds after it has completed.
+	ResultAfterMS int `json:"result_after_ms,omitzero"`
+
 	// Content is one of the Content constants. It selects how the file of a completed task is
 	// served. By default, it is served correctly.
 	Content string `json:"content,omitzero"`
@@ -95,6 +101,9 @@ type Behaviour struct {
 	ContentHost string `json:"content_host,omitzero"`
 	// ContentBytes is the length of the file. The clip is padded with zeros to this length.
 	ContentBytes int64 `json:"content_bytes,omitzero"`
+	// ContentAfterMS makes the file return 404 until this many milliseconds after the task has
+	// completed.
+	ContentAfterMS int `json:"content_after_ms,omitzero"`
 	// GoneAfterMS makes the file return 404 this many milliseconds after the task has completed. 0
 	// means never.
 	GoneAfterMS int `json:"gone_after_ms,omitzero"`
@@ -214,6 +223,8 @@ func (b *Behaviour) validate() error {
 		{"poll_fail_times", int64(b.PollFailTimes), maxChunks},
 		{"chunk_interval_ms", int64(valueOf(b.ChunkIntervalMS)), waitMS},
 		{"duration_ms", int64(valueOf(b.DurationMS)), maxDuration},
+		{"result_after_ms", int64(b.ResultAfterMS), maxDuration},
+		{"content_after_ms", int64(b.ContentAfterMS), maxDuration},
 		{"gone_after_ms", int64(b.GoneAfterMS), maxDuration},
 		{"content_bytes", b.ContentBytes, maxContent},
 		{"chunks", int64(b.Chunks), maxChunks},
@@ -256,6 +267,7 @@ func (b Behaviour) withoutFaults() Behaviour {
 		DurationMS: b.DurationMS, Statuses: b.Statuses, Fail: b.Fail, FailCode: b.FailCode,
 		PollStatus: b.PollStatus, PollCode: b.PollCode, PollFailTimes: b.PollFailTimes, PollDelayMS: b.PollDelayMS,
 		Shape: b.Shape, Content: b.Content, ContentHost: b.ContentHost, ContentBytes: b.ContentBytes, GoneAfterMS: b.GoneAfterMS,
+		ResultAfterMS: b.ResultAfterMS, ContentAfterMS: b.ContentAfterMS,
 		Chunks: b.Chunks, ChunkIntervalMS: b.ChunkIntervalMS, Timestamps: b.Timestamps, BigChunkBytes: b.BigChunkBytes,
 	}
 }
@@ -327,5 +339,5 @@ func (b Behaviour) acceptedStatus() int {
 // sets reports whether b changes anything after the create.
 func (b Behaviour) sets() bool {
 	return cmp.Or(b.Fail, b.FailCode, b.PollCode, b.Shape, b.Content, b.ContentHost) != "" || len(b.Statuses) > 0 ||
-		cmp.Or(b.PollStatus, b.PollFailTimes, b.PollDelayMS, b.GoneAfterMS) != 0 || b.ContentBytes != 0
+		cmp.Or(b.PollStatus, b.PollFailTimes, b.PollDelayMS, b.ResultAfterMS, b.ContentAfterMS, b.GoneAfterMS) != 0 || b.ContentBytes != 0
 }

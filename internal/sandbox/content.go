@@ -39,14 +39,16 @@ const (
 type contentScript struct {
 	kind     string
 	host     string
-	bytes    int64 // 0 means the length of the clip
-	goneAt   time.Duration
+	bytes    int64         // 0 means the length of the clip
+	hereAt   time.Duration // since the task has completed
+	goneAt   time.Duration // 0 means never
 	interval time.Duration // between pieces of a slow file
 }
 
 func newContentScript(b Behaviour) contentScript {
 	c := contentScript{
 		kind: b.Content, host: b.ContentHost, bytes: b.ContentBytes,
+		hereAt: time.Duration(b.ContentAfterMS) * time.Millisecond,
 		goneAt: time.Duration(b.GoneAfterMS) * time.Millisecond, interval: slowInterval,
 	}
 	if b.ChunkIntervalMS != nil {
@@ -98,8 +100,8 @@ func (s *Sandbox) pointsElsewhere(w http.ResponseWriter, r *http.Request, t *tas
 
 func (s *Sandbox) serveFile(w http.ResponseWriter, r *http.Request, t *task) {
 	c := t.contentScript()
-	ended := t.created + t.duration
-	if c.kind == ContentExpired || c.goneAt > 0 && time.Since(s.start) >= ended+c.goneAt {
+	age := time.Since(s.start) - t.created - t.duration
+	if c.kind == ContentExpired || age < c.hereAt || c.goneAt > 0 && age >= c.goneAt {
 		writeNested(w, http.StatusNotFound, apiError{message: "Video content has expired", kind: kindInvalid})
 		return
 	}

@@ -72,6 +72,7 @@ func TestContentFaults(t *testing.T) {
 		{`"content":"expired"`, 404, "application/json; charset=utf-8", -1, nil},
 		{`"gone_after_ms":1`, 404, "application/json; charset=utf-8", -1, nil},
 		{`"gone_after_ms":60000`, 206, "video/mp4", 10, nil},
+		{`"content_after_ms":60000`, 404, "application/json; charset=utf-8", -1, nil},
 		{`"content":"no_range"`, 200, "video/mp4", len(whole), nil},
 		{`"content":"short"`, 200, "video/mp4", len(whole) / 2, io.ErrUnexpectedEOF},
 		{`"content":"slow","chunk_interval_ms":0`, 206, "video/mp4", 10, nil},

@@ -68,7 +68,11 @@ func (s *Sandbox) create(w http.ResponseWriter, r *http.Request, body []byte, p 
 		return
 	}
 	w.Header().Set("X-Oneapi-Request-Id", newID("req_"))
-	writeJSON(w, b.acceptedStatus(), t.dialect.created(s, r, t, b))
+	answer := t.dialect.created(s, r, t, b)
+	if b.Nested {
+		answer = append(append([]byte(`{"result":`), answer...), '}')
+	}
+	writeJSON(w, b.acceptedStatus(), answer)
 }
 
 func writeUnkept(w http.ResponseWriter, err error, d *dialect) {

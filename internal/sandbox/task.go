@@ -41,6 +41,7 @@ type script struct {
 	pollDelay     time.Duration
 	shape         *shape // nil for the model's shape
 	content       contentScript
+	resultAfter   time.Duration // after completion
 	polls         atomic.Int64
 }
 
@@ -58,6 +59,7 @@ func newScript(b Behaviour) *script {
 		pollDelay:     time.Duration(b.PollDelayMS) * time.Millisecond,
 		shape:         shapes[b.Shape],
 		content:       newContentScript(b),
+		resultAfter:   time.Duration(b.ResultAfterMS) * time.Millisecond,
 	}
 	if s.pollStatus == 0 && (s.pollCode != "" || s.pollFailTimes > 0) {
 		s.pollStatus = 500
@@ -87,7 +89,8 @@ func (o outcome) ended() bool { return o == completed || o == failed }
 type state struct {
 	word     string // the upstream's status word
 	outcome  outcome
-	progress int // 0 to 100
+	progress int  // 0 to 100
+	withheld bool // completed, but the answer has no result yet
 }
 
 // at returns the state of t at time now since the sandbox started, in the given words. A task is
@@ -111,7 +114,8 @@ func (t *task) at(now time.Duration, words *words) state {
 	case progress < 10:
 		out, progress = waiting, 0
 	}
-	return state{word: words[out], outcome: out, progress: progress}
+	withheld := out == completed && t.script != nil && elapsed < t.duration+t.script.resultAfter
+	return state{word: words[out], outcome: out, progress: progress, withheld: withheld}
 }
 
 // scripted returns the state of a task with scripted status words.

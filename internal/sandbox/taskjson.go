@@ -53,7 +53,9 @@ func (t *task) appendFlat(b []byte, st state, startUnix int64, base string) []by
 	}
 	switch st.outcome {
 	case completed:
-		b = t.appendResult(b, base)
+		if !st.withheld {
+			b = t.appendResult(b, base)
+		}
 	case failed:
 		code, message := t.failure()
 		b = append(b, `,"error":{"code":`...)
@@ -134,11 +136,11 @@ func (t *task) action() string {
 }
 
 func (t *task) appendEnvelopeResult(b []byte, st state, base string) []byte {
-	switch st.outcome {
-	case completed:
+	switch {
+	case st.outcome == completed && !st.withheld:
 		b = append(b, `,"fail_reason":"","result_url":`...)
 		return t.appendFileURL(b, base, 0)
-	case failed:
+	case st.outcome == failed:
 		_, message := t.failure()
 		b = appendField(b, "fail_reason", message)
 		return appendField(b, "result_url", message)
@@ -161,8 +163,8 @@ func (t *task) appendEnvelopeTimes(b []byte, st state, startUnix int64) []byte {
 
 // appendVendor appends the raw answer of the vendor behind the gateway.
 func (t *task) appendVendor(b []byte, st state, base string) []byte {
-	switch st.outcome {
-	case completed:
+	switch {
+	case st.outcome == completed && !st.withheld:
 		b = append(b, `{"code":0,"message":"SUCCEED","data":{"task_status":"succeed","task_result":{"videos":[`...)
 		for k := range int(t.videos) {
 			if k > 0 {
@@ -177,7 +179,7 @@ func (t *task) appendVendor(b []byte, st state, base string) []byte {
 			b = append(b, `"}`...)
 		}
 		return append(b, `]}}}`...)
-	case failed:
+	case st.outcome == failed:
 		code, message := t.failure()
 		b = append(b, `{"code":`...)
 		b = appendCode(b, code)

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -265,4 +266,24 @@ func TestFull(t *testing.T) {
 		}
 	}
 	idOf(t, b.create(t, body, "Idempotency-Key", "a")) // a known key still works
+}
+
+// TestLateResult checks that a completed task's answer has no URL until result_after_ms have
+// passed, in both dialects, and that nested moves the answer to a create one level down.
+func TestLateResult(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sandbox.Options{})
+	for model, done := range map[string]string{"sandbox-video": `"status":"completed"`, "sandbox-video-enveloped": `"status":"SUCCESS"`} {
+		for after, want := range map[string]bool{"0": true, "60000": false} {
+			created := b.do(t, http.MethodPost, "/v1/video/generations", `{"model":"`+model+`:duration_ms=0,nested,result_after_ms=`+after+`","prompt":"p"}`)
+			var answer struct{ Result struct{ ID string } }
+			if err := json.Unmarshal(created.body, &answer); err != nil || answer.Result.ID == "" {
+				t.Fatalf("%s: %s", model, created.body)
+			}
+			polled := string(b.do(t, http.MethodGet, "/v1/video/generations/"+answer.Result.ID, "").body)
+			if !strings.Contains(polled, done) || strings.Contains(polled, "/files/") != want {
+				t.Errorf("%s, after %s ms: %s", model, after, polled)
+			}
+		}
+	}
 }

@@ -260,6 +260,7 @@ func FromWork(item *genbusv1.WorkItem) Event {
 		Input:         item.GetBodyRef(),
 		Stream:        item.GetStream(),
 		Archive:       item.GetArchive(),
+		Form:          item.GetForm(),
 	}
 	x.Traceparent, x.Tracestate = trace(item)
 	if item.GetAttached() != nil {

@@ -16,6 +16,8 @@ type PollCall struct {
 	// Read reads an answer with any status. It returns false or an error if the answer does not
 	// contain the task's state. The result must not alias body, whose memory is reused.
 	Read func(resp *http.Response, body []byte) (VideoState, bool, error)
+	// ContentByID is true if the content is read by the task's ID, so that a success needs no URL.
+	ContentByID bool
 }
 
 // pollBodies holds reusable buffers (*[]byte) for poll answers, because there may be thousands of
@@ -41,7 +43,7 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 	if resp == nil {
 		return VideoState{}, err
 	}
-	state, ok, unread := call.Read(resp, body)
+	state, ok, unread := call.read(resp, body)
 	if ok && unread == nil && state.decides(resp.StatusCode) {
 		for i := range state.Videos {
 			state.Videos[i].URL = ep.reachable(state.Videos[i].URL)

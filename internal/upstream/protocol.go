@@ -38,6 +38,10 @@ type Options struct {
 	// InputReference is the form of input_reference that the upstream expects for a URL: "object",
 	// "string", or empty for the form that the client sent.
 	InputReference string
+	// Body is the media type of creates that the upstream expects: "multipart" or "json". If it is
+	// empty, a request with a file is sent as a form, and others as the client sent them, but as
+	// JSON if another option is set.
+	Body string
 }
 
 // Bodies reads and writes a protocol's create bodies. A body is the client's JSON object, and every

@@ -38,12 +38,19 @@ var progressions = map[string]Progression{
 	"canceled":  Failed,
 	"expired":   Failed,
 	"not_found": Failed,
+	"rejected":  Failed,
+	"aborted":   Failed,
+
+	"terminated":        Failed, // Qianfan, after a cancel
+	"moderated":         Failed,
+	"content_moderated": Failed, // BFL
+	"request_moderated": Failed,
 }
 
 // unjudged lists the failures that are not caused by the request itself, so another submission may
 // succeed.
 var unjudged = map[string]bool{
-	"timeout": true, "cancelled": true, "canceled": true, "expired": true, "not_found": true,
+	"timeout": true, "cancelled": true, "canceled": true, "expired": true, "not_found": true, "aborted": true, "terminated": true,
 }
 
 // ProgressionOf returns the meaning of a status word, ignoring case and separators.
@@ -73,10 +80,10 @@ func NormaliseStatus(status string) string {
 	return separators.Replace(strings.ToLower(strings.TrimSpace(status)))
 }
 
-// Meaningful returns "" for codes that mean success, and other codes unchanged.
+// Meaningful returns "" for codes that mean success or nothing, and other codes unchanged.
 func Meaningful(code string) string {
 	switch strings.ToLower(code) {
-	case "success", "succeed", "succeeded", "ok", "200", "10000":
+	case "success", "succeed", "succeeded", "ok", "200", "10000", "none", "null":
 		return ""
 	}
 	return code

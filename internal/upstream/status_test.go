@@ -36,7 +36,10 @@ func TestProgressionOf(t *testing.T) {
 
 func TestUnjudged(t *testing.T) {
 	t.Parallel()
-	judged := map[string]bool{"failed": true, "failure": true, "fail": true, "error": true}
+	judged := map[string]bool{
+		"failed": true, "failure": true, "fail": true, "error": true,
+		"rejected": true, "moderated": true, "content_moderated": true, "request_moderated": true,
+	}
 	for word, p := range progressions {
 		if p == Failed && Unjudged(word) == judged[word] || p != Failed && Unjudged(word) {
 			t.Errorf("Unjudged(%s) = %v", word, Unjudged(word))
@@ -47,7 +50,7 @@ func TestUnjudged(t *testing.T) {
 func TestMeaningful(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{
-		"success": "", "Success": "", "OK": "", "200": "", "10000": "", "": "", "50411": "50411", "invalid_request": "invalid_request",
+		"success": "", "Success": "", "OK": "", "200": "", "10000": "", "": "", "none": "", "null": "", "50411": "50411", "invalid_request": "invalid_request",
 	} {
 		if got := Meaningful(code); got != want {
 			t.Errorf("Meaningful(%q) = %q, want %q", code, got, want)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -25,8 +26,9 @@ type SubmitCall struct {
 	ContentType string
 	// Outcomes judges every answer other than an acceptance.
 	Outcomes Outcomes
-	// Read reads a 2xx answer. If it returns an error or an empty ID, Outcomes judges the answer,
-	// because some servers refuse with status 200.
+	// Read reads a 2xx answer. If it returns an error, Outcomes judges the answer, because some
+	// servers refuse with status 200. If it returns no ID, Submit looks for one elsewhere in the
+	// answer before Outcomes judges it.
 	Read func(resp *http.Response, body []byte) (Submission, *Error)
 }
 
@@ -82,6 +84,9 @@ func (ep *Endpoint) judge(resp *http.Response, again bool, call SubmitCall) Subm
 		return refused(call.Outcomes.Judge(e, again), e)
 	}
 	sub, e := call.Read(resp, body)
+	if e == nil && (sub.UpstreamID == "" || isCallID(sub.UpstreamID, resp, body)) {
+		sub.UpstreamID = cmp.Or(searchTaskID(resp, body), sub.UpstreamID)
+	}
 	if e == nil && (sub.UpstreamID == "" || len(sub.UpstreamID) > MaxTaskID) {
 		e = ep.Useless(OpCreate, "the upstream answered without a task id", resp, body, nil)
 	}

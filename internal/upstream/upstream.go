@@ -129,6 +129,8 @@ type VideoCreate struct {
 	OwnID string
 	// Body is the upstream's JSON, with the model name already mapped. It was checked at admission.
 	Body body.Document
+	// Form is true if the client sent the body as a multipart form.
+	Form bool
 	// Resubmission is true if the upstream may have seen an earlier submission of the job: one that
 	// it refused for now, one with an unknown outcome, or one by another process. The outcome table
 	// is stricter then: rows marked FirstOnly, such as the one that covers status 409, give
@@ -196,7 +198,8 @@ type VideoState struct {
 	Metadata []byte
 	// Usage is the upstream's usage object as JSON, or nil.
 	Usage []byte
-	// Err is set if Progression is Failed.
+	// Err is set if Progression is Failed, and if it is Completed but the answer has no result and
+	// the protocol has no other way to read one. The result may follow in a later answer.
 	Err *Error
 }
 

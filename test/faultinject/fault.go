@@ -57,13 +57,15 @@ const (
 	Binary        Fault = "binary"
 	GzipBomb      Fault = "gzip_bomb"
 
-	// TaskNeverEnds, TaskLate, TaskBackwards and TaskFails answer a create correctly. The task of
-	// TaskNeverEnds runs for a week. That of TaskLate completes Timing.Late after the create. That
-	// of TaskBackwards reports running, waiting, running and completed. That of TaskFails fails.
-	TaskNeverEnds Fault = "task_never_ends"
-	TaskLate      Fault = "task_late"
-	TaskBackwards Fault = "task_backwards"
-	TaskFails     Fault = "task_fails"
+	// TaskNeverEnds, TaskLate, TaskBackwards, TaskFails and TaskResultLate answer a create
+	// correctly. The task of TaskNeverEnds runs for a week. That of TaskLate completes Timing.Late
+	// after the create. That of TaskBackwards reports running, waiting, running and completed. That
+	// of TaskFails fails. That of TaskResultLate has its result a second after it has completed.
+	TaskNeverEnds  Fault = "task_never_ends"
+	TaskLate       Fault = "task_late"
+	TaskBackwards  Fault = "task_backwards"
+	TaskFails      Fault = "task_fails"
+	TaskResultLate Fault = "task_result_late"
 
 	// NotFound, PollErrors and PollGarbage answer several consecutive polls of a task with 404,
 	// with 5xx, or with invalid answers.
@@ -84,7 +86,7 @@ var answerFaults = []Fault{
 }
 
 var opFaults = map[Op][]Fault{
-	OpCreate: slices.Concat(answerFaults, []Fault{TaskNeverEnds, TaskLate, TaskBackwards, TaskFails}),
+	OpCreate: slices.Concat(answerFaults, []Fault{TaskNeverEnds, TaskLate, TaskBackwards, TaskFails, TaskResultLate}),
 	OpPoll:   slices.Concat(answerFaults, outages),
 	OpChat:   slices.Concat(answerFaults, []Fault{StreamStall, OversizedLine}),
 }

@@ -69,6 +69,8 @@ func (x *exchange) taskBehaviour() string {
 		return fmt.Sprintf(`{"duration_ms":%d}`, x.wire.upstream.timing.Late.Milliseconds())
 	case TaskFails:
 		return `{"fail":"the upstream gave up"}`
+	case TaskResultLate:
+		return `{"result_after_ms":1000}`
 	case TaskBackwards:
 		return x.backwards()
 	default:

@@ -129,11 +129,12 @@ func TestGzipBomb(t *testing.T) {
 func TestTasksThatMisbehave(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[Fault][]string{
-		TaskNeverEnds: {"queued"},
-		TaskLate:      {"queued"},
-		TaskFails:     {"failed"},
-		TaskBackwards: {"completed"},
-		None:          {"completed"},
+		TaskNeverEnds:  {"queued"},
+		TaskLate:       {"queued"},
+		TaskFails:      {"failed"},
+		TaskBackwards:  {"completed"},
+		TaskResultLate: {"completed"},
+		None:           {"completed"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()

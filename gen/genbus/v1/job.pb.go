@@ -431,7 +431,9 @@ type Execution struct {
 	SubmissionOutcomeUnknown bool `protobuf:"varint,25,opt,name=submission_outcome_unknown,json=submissionOutcomeUnknown,proto3" json:"submission_outcome_unknown,omitempty"`
 	// Our ID that each submission sends to the upstream; empty before the first one, and if
 	// the upstream's protocol has none.
-	OwnTaskId     string `protobuf:"bytes,26,opt,name=own_task_id,json=ownTaskId,proto3" json:"own_task_id,omitempty"`
+	OwnTaskId string `protobuf:"bytes,26,opt,name=own_task_id,json=ownTaskId,proto3" json:"own_task_id,omitempty"`
+	// Whether the client sent the body as a multipart form. Default false.
+	Form          bool `protobuf:"varint,27,opt,name=form,proto3" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -639,6 +641,13 @@ func (x *Execution) GetOwnTaskId() string {
 		return x.OwnTaskId
 	}
 	return ""
+}
+
+func (x *Execution) GetForm() bool {
+	if x != nil {
+		return x.Form
+	}
+	return false
 }
 
 // Usage is the consumption of a job as reported by the upstream.
@@ -934,7 +943,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\x83\b\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\x97\b\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -966,7 +975,8 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\vunconfirmed\x18\x16 \x01(\tR\vunconfirmed\x12+\n" +
 	"\x11unconfirmed_named\x18\x17 \x01(\tR\x10unconfirmedNamed\x12<\n" +
 	"\x1asubmission_outcome_unknown\x18\x19 \x01(\bR\x18submissionOutcomeUnknown\x12\x1e\n" +
-	"\vown_task_id\x18\x1a \x01(\tR\townTaskId\"\x97\x03\n" +
+	"\vown_task_id\x18\x1a \x01(\tR\townTaskId\x12\x12\n" +
+	"\x04form\x18\x1b \x01(\bR\x04form\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03H\x00R\fpromptTokens\x88\x01\x01\x120\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03H\x01R\x10completionTokens\x88\x01\x01\x12&\n" +

@@ -126,7 +126,9 @@ type WorkItem struct {
 	// Requested length in seconds; empty if none.
 	Seconds string `protobuf:"bytes,20,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	// The upstream's task to attach the job to; absent for a job to submit.
-	Attached      *AttachedTask `protobuf:"bytes,21,opt,name=attached,proto3" json:"attached,omitempty"`
+	Attached *AttachedTask `protobuf:"bytes,21,opt,name=attached,proto3" json:"attached,omitempty"`
+	// Whether the client sent the body as a multipart form. Default false.
+	Form          bool `protobuf:"varint,22,opt,name=form,proto3" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -306,6 +308,13 @@ func (x *WorkItem) GetAttached() *AttachedTask {
 		return x.Attached
 	}
 	return nil
+}
+
+func (x *WorkItem) GetForm() bool {
+	if x != nil {
+		return x.Form
+	}
+	return false
 }
 
 // AttachedTask is a video task that an upstream already has.
@@ -837,7 +846,7 @@ var File_genbus_v1_work_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"\x14genbus/v1/work.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf2\x06\n" +
+	"\x14genbus/v1/work.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\a\n" +
 	"\bWorkItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -863,7 +872,8 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\aarchive\x18\x12 \x01(\bH\x00R\aarchive\x88\x01\x01\x12\x12\n" +
 	"\x04size\x18\x13 \x01(\tR\x04size\x12\x18\n" +
 	"\aseconds\x18\x14 \x01(\tR\aseconds\x123\n" +
-	"\battached\x18\x15 \x01(\v2\x17.genbus.v1.AttachedTaskR\battached\x1a9\n" +
+	"\battached\x18\x15 \x01(\v2\x17.genbus.v1.AttachedTaskR\battached\x12\x12\n" +
+	"\x04form\x18\x16 \x01(\bR\x04form\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +

@@ -29,6 +29,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/parts"
@@ -114,6 +115,7 @@ func (w *World) startAPI(b *broker.Broker, o Options) {
 		Config: config.NewLive(w.Cfg), Broker: b, Routes: table, Metrics: metrics, Logger: logger,
 		Tracing: telemetry.Tracing{Provider: noop.NewTracerProvider(), Propagator: propagation.TraceContext{}},
 	})
+	p.Content = content.NewReader(content.Options{Again: []time.Duration{10 * time.Millisecond, 20 * time.Millisecond}})
 	self := cmp.Or(o.Replica, p.Log.Writer())
 	w.API, err = service.NewAPI(w.T.Context(), p, service.APIOptions{
 		Fleet: fleet.New(fleet.Options{

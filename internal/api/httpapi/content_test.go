@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -315,6 +316,25 @@ func TestContentThatTheUpstreamDoesNotGive(t *testing.T) {
 		}
 		if name == "down" && a.Header.Get("Retry-After") != "7" {
 			t.Errorf("%s: headers %v", name, a.Header)
+		}
+	}
+}
+
+// TestFreshContentIsAskedForAgain checks that a client that downloads a video at once gets it,
+// although the upstream refuses it for a moment.
+func TestFreshContentIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
+		var seen atomic.Int32
+		w := newWorld(t, apitest.UpstreamAt(apitest.NewHost(t, func(w http.ResponseWriter, r *http.Request) {
+			if seen.Add(1) == 1 {
+				w.WriteHeader(status)
+				return
+			}
+			apitest.ServeFilm(w, r)
+		})))
+		if a := w.Get(apitest.ContentOf(w.Completed(&genbusv1.Video{}))); a.Status != http.StatusOK || a.Body != string(apitest.Film) {
+			t.Errorf("%d: got %d %.80s", status, a.Status, a.Body)
 		}
 	}
 }

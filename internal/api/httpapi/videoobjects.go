@@ -26,7 +26,7 @@ const headerPollAfter = "Openai-Poll-After-Ms"
 // createVideoObject serves POST /v1/videos. It accepts JSON or a multipart form, which may contain
 // a file.
 func (h *Handler) createVideoObject(x *exchange) error {
-	raw, err := x.jsonOrForm()
+	raw, isForm, err := x.jsonOrForm()
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (h *Handler) createVideoObject(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	req.Protocol = protocol.Videos.Name
+	req.Protocol, req.Form = protocol.Videos.Name, isForm
 	e, err := h.core.Jobs.Submit(x.ctx(), req)
 	if err != nil {
 		return err
@@ -43,28 +43,28 @@ func (h *Handler) createVideoObject(x *exchange) error {
 }
 
 // jsonOrForm reads the body of a create request and converts a form to equivalent JSON.
-func (x *exchange) jsonOrForm() ([]byte, error) {
+func (x *exchange) jsonOrForm() (raw []byte, isForm bool, err error) {
 	media, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || media != "multipart/form-data" {
-		return x.body()
+		raw, err = x.body()
+		return raw, false, err
 	}
 	limit := x.bodyLimit()
 	sent, err := x.sentBody(limit)
 	if err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	if x.r.Body, err = x.decoded(sent, limit); err != nil {
-		return nil, err
+		return nil, true, err
 	}
 	form, err := x.r.MultipartReader()
 	if err != nil {
-		return nil, errcode.New(errcode.InvalidRequest, "the form cannot be read: %w", err)
+		return nil, true, errcode.New(errcode.InvalidRequest, "the form cannot be read: %w", err)
 	}
-	raw, err := videos.FromMultipart(form, limit)
-	if err != nil {
-		return nil, formFault(err, limit)
+	if raw, err = videos.FromMultipart(form, limit); err != nil {
+		return nil, true, formFault(err, limit)
 	}
-	return raw, nil
+	return raw, true, nil
 }
 
 // getVideoObject serves GET /v1/videos/{id}.

@@ -51,6 +51,11 @@ var plainFields = [][]string{{"model", "sandbox-videos"}, {"prompt", "a cat"}, {
 // workBody returns the body for the upstream of a job.
 func (w *world) workBody(id string) string {
 	w.T.Helper()
+	return string(w.workItem(id).GetBody())
+}
+
+func (w *world) workItem(id string) *genbusv1.WorkItem {
+	w.T.Helper()
 	m, err := w.Broker.Last(w.T.Context(), w.Broker.Names().Work(), w.Broker.Names().WorkAnyRoute(subject.Video, "default", id))
 	if err != nil {
 		w.T.Fatal(err)
@@ -59,7 +64,7 @@ func (w *world) workBody(id string) string {
 	if err := proto.Unmarshal(m.Data, item); err != nil {
 		w.T.Fatal(err)
 	}
-	return string(item.GetBody())
+	return item
 }
 
 // TestVideoObjectByJSONAndByForm checks that JSON and form make the same task, and a form's file
@@ -84,6 +89,9 @@ func TestVideoObjectByJSONAndByForm(t *testing.T) {
 		[]string{"input_reference", "a b.png", "\x89PNG\r\n\x1a\n"}, []string{"metadata", `{"a":1}`})...), "Content-Type", formType)
 	if withFile.Status != http.StatusOK {
 		t.Fatalf("with a file: %d %s", withFile.Status, withFile.Body)
+	}
+	if !w.workItem(fmt.Sprint(withFile.JSON(t)["id"])).GetForm() || w.workItem(fmt.Sprint(v["id"])).GetForm() {
+		t.Error("the work item does not say what the client sent")
 	}
 	want := `{"model":"sandbox-videos","prompt":"a cat","input_reference":{"image_url":"data:image/png;name=a%20b.png;base64,iVBORw0KGgo="},"metadata":{"a":1}}`
 	if got := w.workBody(fmt.Sprint(withFile.JSON(t)["id"])); got != want {

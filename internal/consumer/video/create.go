@@ -33,7 +33,7 @@ func (s *submission) send(ctx context.Context, client upstream.VideoClient, a po
 	defer cancel()
 	begin := time.Now()
 	call, span := t.held.Message.StartCall(call, "genbus.video.create", x)
-	sent := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, OwnID: x.GetOwnTaskId(), Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
+	sent := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, OwnID: x.GetOwnTaskId(), Body: request, Form: x.GetForm(), Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
 	var cause error // a nil *upstream.Error in an error would not be nil
 	if sent.Err != nil {
 		cause = sent.Err

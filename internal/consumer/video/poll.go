@@ -75,7 +75,7 @@ func (p *polling) poll(ctx context.Context) error {
 	}
 	finished := x.GetArchiveUntil() != nil || p.archiving.result != nil
 	now, wrong := t.holder().Broker.Clock().Now()
-	if wrong == nil && late(x, now) && !finished && p.polls > 0 {
+	if wrong == nil && late(x, now) && !finished && p.polls > 0 && (p.failed != nil || !p.promised()) {
 		t.releaseSlot()
 		return t.fail(ctx, p.unfinished(a.Upstream))
 	}
@@ -83,7 +83,7 @@ func (p *polling) poll(ctx context.Context) error {
 	switch {
 	case errors.Is(err, hold.ErrShutdown):
 		return hold.Return()
-	case finished && (err != nil || state.Progression != upstream.Completed):
+	case finished && (err != nil || state.Progression != upstream.Completed || state.Err != nil):
 		return p.afterLostResult(ctx, err)
 	case err != nil:
 		return p.afterError(ctx, err)
@@ -244,15 +244,14 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 			p.count(o)
 		}
 	}
-	switch s.Progression {
-	case upstream.Completed:
+	switch {
+	case s.Progression == upstream.Completed && s.Err == nil:
 		count(telemetry.PollChanged)
 		return p.archiving.complete(ctx, s)
-	case upstream.Failed:
+	case s.Progression == upstream.Failed, s.Progression == upstream.Completed && p.overdue():
 		e, err := task.FailedUpstream(t.video(), now, task.Failure{Unknown: s.Unknown, Status: errcode.Clip(s.Status, 128), Usage: usage(s), Err: failure(s)})
 		count(telemetry.PollChanged)
 		return t.held.End(ctx, e, err)
-	case upstream.Running, upstream.Queued, upstream.InProgress:
 	}
 	e, worth, err := task.Observed(t.video(), now, task.Observation{
 		Started: s.Progression != upstream.Queued, Status: errcode.Clip(s.Status, 128), Progress: s.Progress,
@@ -272,6 +271,26 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 		return err
 	}
 	return hold.Until(t.pollAt)
+}
+
+// promised reports whether the log says that the upstream reported success. Then this was the news
+// of the job's latest event, because nothing but its result or its end is news after it.
+func (p *polling) promised() bool {
+	v := p.task.video()
+	return v.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS &&
+		upstream.ProgressionOf(v.GetUpstreamStatus()) == upstream.Completed
+}
+
+// overdue reports whether a result that the upstream promised will not be awaited any longer. The
+// time counts from the event that recorded the promise, so a takeover does not restart it. The
+// deadline ends the wait, too. While the clock is wrong, the wait goes on.
+func (p *polling) overdue() bool {
+	now, wrong := p.task.holder().Broker.Clock().Now()
+	if wrong != nil || !p.promised() {
+		return false
+	}
+	until := p.task.video().GetUpdatedAt().AsTime().Add(p.task.runner.shared.ResultWait)
+	return !now.Before(until) || late(p.task.execution(), now)
 }
 
 // count counts a poll. It adds a span event only for the first poll, for a change, and when polls

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options holds the dependencies that all routes of a process share. All fields except LookUps and
-// Missing are required.
+// Options holds the dependencies that all routes of a process share. All fields except LookUps,
+// Missing and ResultWait are required.
 type Options struct {
 	Holder  *hold.Holder
 	Config  *config.Live
@@ -31,6 +31,9 @@ type Options struct {
 	// Missing is how long every poll must say that the upstream does not know the task before the
 	// job fails. Default 10 min.
 	Missing time.Duration
+	// ResultWait is how long the result of a video may be missing after its upstream reported
+	// success. Default: 10 min.
+	ResultWait time.Duration
 }
 
 const (
@@ -53,6 +56,7 @@ func New(o Options) *Runners {
 		o.LookUps = defaultLookUps
 	}
 	o.Missing = cmp.Or(o.Missing, defaultMissing)
+	o.ResultWait = cmp.Or(o.ResultWait, 10*time.Minute)
 	return &Runners{Options: o, calls: &calls{cfg: o.Config, metrics: o.Holder.Metrics}, copies: make(chan struct{}, maxCopies)}
 }
 

@@ -95,16 +95,16 @@ func running(p upstream.Progression, word string) upstream.VideoState {
 	return upstream.VideoState{Progression: p, Unknown: upstream.NoSuchTask(word), Status: upstream.CutWord(word), Progress: -1}
 }
 
-// completed uses the first candidate that is a result URL.
+// completed uses the first candidate that is a result URL, if there is one.
 func (c *client) completed(word string, candidates ...string) upstream.VideoState {
+	s := running(upstream.Completed, word)
 	for _, u := range candidates {
 		if upstream.IsResultURL(u) {
-			s := running(upstream.Completed, word)
 			s.Videos = []upstream.VideoFile{{URL: u, ExpiresAt: c.now().Add(urlLifetime)}}
 			return s
 		}
 	}
-	return failedState(word, &upstream.Error{Message: "the upstream reported done without a video"})
+	return s
 }
 
 // failedState returns the state of a failed task and fills in the fields that all errors from a

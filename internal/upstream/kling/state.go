@@ -73,9 +73,6 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	state.Usage = r.usage()
 	if state.Progression == upstream.Completed {
 		state.Videos = r.videos()
-		if state.Videos == nil {
-			state.Progression, r.reason = upstream.Failed, "the upstream reported success without a video"
-		}
 	}
 	if state.Progression == upstream.Failed {
 		state.Err = r.failure()

@@ -117,10 +117,12 @@ func (a *answer) pollingID(from *url.URL) string {
 }
 
 // current returns the level that holds the task: the answer, or the envelope's data if only that
-// has a status.
+// has a status. The status of an envelope without an ID is about the call.
 func (a *answer) current() *task {
-	if !a.Status.Set && a.Data.Set {
-		return &a.Data.Value.task
+	inner := &a.Data.Value.task
+	named := a.TaskID != "" || a.ID.Word != ""
+	if a.Data.Set && (!a.Status.Set || inner.Status.Set && !named) {
+		return inner
 	}
 	return &a.task
 }

@@ -17,7 +17,8 @@ const (
 
 // CheckState checks the conditions that every state read from an answer must meet, however odd the
 // answer. The progression follows from the status word, and words for a missing task set Unknown. A
-// state has an error if and only if the task failed, and results only if it completed. All values
+// state has an error if and only if the task failed or completed without a result, and results only
+// if it completed. All values
 // are bounded and can be stored.
 //
 // said is the progression that the protocol's own rules give for the word, by default
@@ -31,7 +32,8 @@ func CheckState(t *testing.T, s upstream.VideoState, said upstream.Progression) 
 	if s.Unknown != upstream.NoSuchTask(s.Status) && len(s.Status) < maxWord {
 		t.Errorf("status %q: the task is unknown: %v", s.Status, s.Unknown)
 	}
-	if (s.Err != nil) != (s.Progression == upstream.Failed) {
+	unfulfilled := s.Progression == upstream.Completed && len(s.Videos) == 0
+	if (s.Err != nil) != (s.Progression == upstream.Failed) && !unfulfilled {
 		t.Errorf("progression %v with error %v", s.Progression, s.Err)
 	}
 	if len(s.Videos) > 0 && s.Progression != upstream.Completed {

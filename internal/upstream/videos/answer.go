@@ -81,10 +81,12 @@ func (a *answer) names(id string) bool {
 }
 
 // current returns the level that holds the video: the answer, or the envelope's data if only that
-// has a status.
+// has a status. The status of an envelope without an ID is about the call.
 func (a *answer) current() *video {
-	if !a.Status.Set && a.Data.Set {
-		return &a.Data.Value
+	inner := &a.Data.Value
+	named := a.ID.Word != "" || a.TaskID != "" || a.VideoID != ""
+	if a.Data.Set && (!a.Status.Set || inner.Status.Set && !named) {
+		return inner
 	}
 	return &a.video
 }

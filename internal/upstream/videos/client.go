@@ -33,9 +33,9 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 	return &client{ep: ep, opts: opts}
 }
 
-// Create submits once, with the job's ID as Idempotency-Key. If input_reference is a data: URL, it
-// sends a form, else JSON. Any 2xx with an ID is Accepted; the table in outcome.go judges
-// everything else.
+// Create submits once, with the job's ID as Idempotency-Key, as a form or as JSON (see
+// upstream.Options.Body). Any 2xx with an ID is Accepted; the table in outcome.go judges everything
+// else.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	body, contentType, err := c.request(create)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission
 // Poll reads the state of a task, see upstream.Endpoint.Poll.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	return c.ep.Poll(ctx, ref, upstream.PollCall{
-		Path: taskPath(ref),
+		Path: taskPath(ref), ContentByID: true,
 		Read: func(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
 			a, err := lax.Decode[answer](body)
 			if err != nil {

@@ -15,9 +15,12 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
+// Values of upstream.Options.InputReference and Body.
 const (
-	asObject = "object"
-	asString = "string"
+	asObject    = "object"
+	asString    = "string"
+	asJSON      = "json"
+	asMultipart = "multipart"
 )
 
 // inputReference is the member with the image or video to begin with.
@@ -26,28 +29,46 @@ const inputReference = "input_reference"
 // request returns the body and media type of a create. They are the same in every submission of a
 // job.
 func (c *client) request(create upstream.VideoCreate) (raw []byte, contentType string, err error) {
-	ref := readReference(create.Body.Member(inputReference))
+	d, ref, file := create.Body, readReference(create.Body.Member(inputReference)), ""
 	// An upstream that expects a string ignores a file: new-api would create, and charge for, a
 	// video without the picture.
-	if isDataURL(ref.url) && c.opts.InputReference != asString {
-		return asForm(create.JobID, create.Body, ref.url)
+	if isDataURL(ref.url) && c.opts.InputReference != asString && c.opts.Body != asJSON {
+		file = ref.url
+	} else if d, err = c.json(d, ref); err != nil {
+		return nil, "", err
 	}
-	d, err := c.json(create.Body, ref)
-	return d.Bytes(), "", err
+	if c.opts.Body == asMultipart || c.opts.Body == "" && (file != "" || create.Form && c.passesForms()) {
+		return asForm(create.JobID, d, file)
+	}
+	return d.Bytes(), "", nil
 }
+
+// passesForms reports whether a form without a file stays a form. The options Gateway and
+// InputReference say how the upstream wants its JSON. In a form, new-api ignores an input_reference
+// that is text, and would charge for a video without the picture.
+func (c *client) passesForms() bool { return !c.opts.Gateway && c.opts.InputReference == "" }
 
 // json returns the client's JSON, with the changes that this upstream needs.
 func (c *client) json(d body.Document, ref reference) (body.Document, error) {
-	switch {
-	case c.opts.InputReference == asObject && !ref.object && hasHost(ref.url):
-		d = d.With(inputReference, fmt.Appendf(nil, `{"image_url":%s}`, ref.quoted))
-	case c.opts.InputReference == asString && isDataURL(ref.url):
+	object := ref.object
+	switch c.opts.InputReference {
+	case asObject:
+		object = object || hasHost(ref.url) || isDataURL(ref.url)
+	case asString:
+		object = false
+	}
+	if isDataURL(ref.url) {
 		plain, err := plainFile(ref.url)
 		if err != nil {
 			return d, err
 		}
 		d = d.WithText(inputReference, plain)
-	case c.opts.InputReference == asString && ref.object:
+		ref = reference{quoted: d.Member(inputReference)}
+	}
+	switch {
+	case object && !ref.object:
+		d = d.With(inputReference, fmt.Appendf(nil, `{"image_url":%s}`, ref.quoted))
+	case !object && ref.object:
 		d = d.With(inputReference, ref.quoted)
 	}
 	if seconds := d.Member("seconds"); c.opts.Gateway && jsontext.Value(seconds).Kind() == '0' {
@@ -112,12 +133,17 @@ func onlyImageURL(object []byte) (quoted []byte) {
 	return quoted
 }
 
-// asForm writes a body as multipart/form-data, with the file in the data: URL as one part. Strings,
-// numbers and booleans are written as they are, objects and arrays as JSON. null is omitted.
+// asForm writes a body as multipart/form-data. file is the data: URL of the file to send as
+// input_reference, or empty.
+// Strings, numbers and booleans are written as they are, objects and arrays as JSON. But the members
+// of an input_reference become parts like input_reference[image_url], as OpenAI's clients write
+// them. null is omitted.
 func asForm(jobID string, d body.Document, file string) (out []byte, contentType string, err error) {
-	content, err := parseDataURL(file)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s %w", inputReference, err)
+	var content dataURL
+	if file != "" {
+		if content, err = parseDataURL(file); err != nil {
+			return nil, "", fmt.Errorf("%s %w", inputReference, err)
+		}
 	}
 	// With fails if the stored body is truncated. A form with only the remaining members might be
 	// accepted and charged for.
@@ -132,12 +158,14 @@ func asForm(jobID string, d body.Document, file string) (out []byte, contentType
 	}
 	for name, value := range d.Members() {
 		switch {
-		case name == inputReference:
+		case name == inputReference && file != "":
 			err = writeFile(w, content)
-		case value[0] == '"':
-			err = w.WriteField(name, body.Text(value))
-		case value[0] != 'n':
-			err = w.WriteField(name, string(value))
+		case name == inputReference && value[0] == '{':
+			for key, inner := range body.Trusted(value).Members() {
+				writeField(w, name+"["+key+"]", inner)
+			}
+		default:
+			writeField(w, name, value)
 		}
 		if err != nil {
 			return nil, "", err
@@ -146,6 +174,17 @@ func asForm(jobID string, d body.Document, file string) (out []byte, contentType
 	// Writing to a buffer cannot fail.
 	_ = w.Close()
 	return buf.Bytes(), w.FormDataContentType(), nil
+}
+
+// writeField writes a JSON value other than null to a form in memory.
+func writeField(w *multipart.Writer, name string, value []byte) {
+	switch value[0] {
+	case 'n':
+	case '"':
+		_ = w.WriteField(name, body.Text(value))
+	default:
+		_ = w.WriteField(name, string(value))
+	}
 }
 
 func writeFile(w *multipart.Writer, d dataURL) error {

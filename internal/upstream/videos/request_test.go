@@ -128,6 +128,62 @@ func TestAFileAsAString(t *testing.T) {
 	}
 }
 
+// TestRequestBody checks which creates are forms, and their parts.
+func TestRequestBody(t *testing.T) {
+	t.Parallel()
+	const (
+		plain = `{"model":"m","seconds":4}`
+		url   = `{"model":"m","input_reference":{"image_url":"https://e.com/a.png"}}`
+		byID  = `{"model":"m","input_reference":{"file_id":"file-1","image_url":null}}`
+		file  = `{"model":"m","input_reference":{"image_url":"data:image/png;name=a.png;base64,aGVsbG8="}}`
+	)
+	model := sentPart{Name: "model", Content: "m"}
+	upload := sentPart{Name: "input_reference", FileName: "a.png", ContentType: "image/png", Content: "hello"}
+	for _, test := range []struct {
+		opts upstream.Options
+		form bool // what the client sent
+		in   string
+		json string // what is sent, or
+		want []sentPart
+	}{
+		// As the client sent it.
+		{upstream.Options{}, false, plain, plain, nil},
+		{upstream.Options{}, true, plain, "", []sentPart{model, {Name: "seconds", Content: "4"}}},
+		{upstream.Options{}, true, url, "", []sentPart{model, {Name: "input_reference[image_url]", Content: "https://e.com/a.png"}}},
+		{upstream.Options{}, true, byID, "", []sentPart{model, {Name: "input_reference[file_id]", Content: "file-1"}}},
+		{upstream.Options{}, true, file, "", []sentPart{model, upload}},
+		{upstream.Options{}, false, file, "", []sentPart{model, upload}},
+		// Other options describe JSON.
+		{upstream.Options{Gateway: true}, true, plain, `{"model":"m","seconds":"4"}`, nil},
+		{upstream.Options{InputReference: "string"}, true, url, `{"model":"m","input_reference":"https://e.com/a.png"}`, nil},
+		{upstream.Options{InputReference: "string"}, true, file, `{"model":"m","input_reference":"data:image/png;base64,aGVsbG8="}`, nil},
+		{upstream.Options{InputReference: "object"}, true, file, "", []sentPart{model, upload}},
+		// As the operator says.
+		{upstream.Options{Body: "multipart"}, false, plain, "", []sentPart{model, {Name: "seconds", Content: "4"}}},
+		{upstream.Options{Body: "multipart", Gateway: true}, false, file, "", []sentPart{model, upload}},
+		{upstream.Options{Body: "multipart", InputReference: "string"}, false, url, "", []sentPart{model, {Name: "input_reference", Content: "https://e.com/a.png"}}},
+		{upstream.Options{Body: "json"}, true, plain, plain, nil},
+		{upstream.Options{Body: "json"}, true, file, `{"model":"m","input_reference":{"image_url":"data:image/png;base64,aGVsbG8="}}`, nil},
+		{upstream.Options{Body: "json"}, false, `{"input_reference":"data:image/png;name=a.png;base64,aGVsbG8="}`, `{"input_reference":"data:image/png;base64,aGVsbG8="}`, nil},
+		{upstream.Options{Body: "json", InputReference: "object"}, false, `{"input_reference":"data:,a"}`, `{"input_reference":{"image_url":"data:application/octet-stream,a"}}`, nil},
+		{upstream.Options{Body: "json", InputReference: "string"}, true, file, `{"model":"m","input_reference":"data:image/png;base64,aGVsbG8="}`, nil},
+	} {
+		sent, contentType, err := newClient(nil, test.opts).request(upstream.VideoCreate{JobID: "video_1", Form: test.form, Body: body.Parse([]byte(test.in))})
+		switch {
+		case err != nil:
+			t.Errorf("%+v %s: %v", test.opts, test.in, err)
+		case test.want == nil:
+			if string(sent) != test.json || contentType != "" {
+				t.Errorf("%+v %s: sent %s (%s), want %s", test.opts, test.in, sent, contentType, test.json)
+			}
+		default:
+			if diff := cmp.Diff(test.want, readForm(t, contentType, bytes.NewReader(sent))); diff != "" {
+				t.Errorf("%+v %s: parts (-want +got):\n%s", test.opts, test.in, diff)
+			}
+		}
+	}
+}
+
 // TestRequestIsEqualEachTime checks that every submission of a job has the same bytes, which some
 // upstreams compare for one Idempotency-Key.
 func TestRequestIsEqualEachTime(t *testing.T) {

@@ -37,7 +37,8 @@ func TestFromSDK(t *testing.T) {
 		},
 		"URL": {
 			openai.VideoNewParamsInputReferenceUnion{OfImageInputReference: &openai.ImageInputReferenceParam{ImageURL: openai.String("https://e.com/a.png")}},
-			`{"image_url":"https://e.com/a.png"}`, nil,
+			`{"image_url":"https://e.com/a.png"}`,
+			[]sentPart{{Name: "input_reference[image_url]", Content: "https://e.com/a.png"}},
 		},
 		"data URL": {
 			openai.VideoNewParamsInputReferenceUnion{OfImageInputReference: &openai.ImageInputReferenceParam{ImageURL: openai.String("data:image/webp;base64,aGVsbG8=")}},
@@ -46,16 +47,15 @@ func TestFromSDK(t *testing.T) {
 		},
 		"file id": {
 			openai.VideoNewParamsInputReferenceUnion{OfImageInputReference: &openai.ImageInputReferenceParam{FileID: openai.String("file-1")}},
-			`{"file_id":"file-1"}`, nil,
+			`{"file_id":"file-1"}`,
+			[]sentPart{{Name: "input_reference[file_id]", Content: "file-1"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sent := make(chan []sentPart, 1)
 			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if test.parts != nil {
-					sent <- readForm(t, r.Header.Get("Content-Type"), r.Body)
-				}
+				sent <- readForm(t, r.Header.Get("Content-Type"), r.Body)
 				_, _ = io.WriteString(w, `{"id":"v","status":"queued"}`)
 			})
 			raw := sdkBody(t, client, test.reference)
@@ -65,9 +65,6 @@ func TestFromSDK(t *testing.T) {
 			}
 			if found := upstreamtest.Violations(bodies{}, raw); found != nil {
 				t.Errorf("violations = %v", found)
-			}
-			if test.parts == nil {
-				return
 			}
 			parts := append(test.parts, sentPart{Name: "model", Content: "sora-2"}, sentPart{Name: "prompt", Content: "a cat"},
 				sentPart{Name: "seconds", Content: "4"}, sentPart{Name: "size", Content: "1280x720"})
@@ -94,7 +91,7 @@ func sdkBody(t *testing.T, client *client, reference openai.VideoNewParamsInputR
 			t.Error(err)
 		}
 		bodies <- raw
-		if sub := client.Create(r.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse(raw)}); sub.Verdict != upstream.Accepted {
+		if sub := client.Create(r.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse(raw), Form: true}); sub.Verdict != upstream.Accepted {
 			t.Errorf("submission = %+v", sub)
 		}
 		w.Header().Set("Content-Type", "application/json")
