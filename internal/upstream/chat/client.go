@@ -17,7 +17,8 @@ import (
 
 const op = "chat"
 
-const completions = "/v1/chat/completions"
+// Path is the path of all calls, for upstream.Endpoint.URL.
+const Path = "/v1/chat/completions"
 
 // Options holds the limits of each call. A zero field selects its default.
 type Options struct {
