@@ -231,6 +231,7 @@ func TestProblems(t *testing.T) {
 		{"no upstream", "routes:\n- {name: r, kind: video, upstream: c, models: [m]}", nil, []string{`c.yaml:2: routes[0].upstream is "c"; want the name of an upstream; add one under upstreams`}},
 		{"on_unknown_outcome", routeU + "on_unknown_outcome: retry}", nil, []string{`c.yaml:3: routes[0].on_unknown_outcome is "retry"; want fail or resubmit`}},
 		{"protocol", routeU + "protocol: other}", nil, []string{`c.yaml:3: routes[0].protocol is "other"; want primary`}},
+		{"retry_timeouts of a video", routeU + "retry_timeouts: true}", nil, []string{`c.yaml:3: routes[0].retry_timeouts is for chat routes; want it left out`}},
 		{"chat protocol", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], protocol: primary}", nil, []string{`c.yaml:3: routes[0].protocol is "primary"; want no protocol; only video routes have one`}},
 		{"what only videos have", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], archive: true, gateway: true, input_reference: string}", nil, []string{
 			"c.yaml:3: routes[0].archive is for video routes; want it left out",

@@ -186,7 +186,7 @@ func (t *routing) addChat(r config.Route) error {
 		}
 		for _, key := range u.Credentials() {
 			clients[pool.UpstreamKey{Upstream: target.Name, Key: key.Name}] = chat.New(t.endpoint(target.Name, u, key, upstream.Protocol{}), chat.Options{
-				FirstByte: r.Timeouts.FirstByte, Answer: r.Timeouts.Total, Idle: r.Timeouts.Idle, Total: r.Timeouts.Total,
+				FirstByte: r.Timeouts.FirstByte, Idle: r.Timeouts.Idle, Total: r.Timeouts.Total,
 			})
 		}
 	}

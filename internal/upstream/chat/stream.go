@@ -93,6 +93,9 @@ func (s *Stream) Next() ([]byte, error) {
 			return nil, err
 		}
 		if use {
+			if s.progress.complete() {
+				s.call.watch.completed()
+			}
 			return event.Data, nil
 		}
 	}
