@@ -160,8 +160,8 @@ const (
 	ErrUpstreamUnavailable Code = "upstream_unavailable"
 	// ErrUpstreamRateLimited means that the upstream asked genbus to slow down.
 	ErrUpstreamRateLimited Code = "upstream_rate_limited"
-	// ErrUpstreamTimeout means that the upstream did not answer, or stopped sending, within the route's
-	// timeout.
+	// ErrUpstreamTimeout means that the upstream did not answer, or stopped sending, within the timeout
+	// of the route or of a gateway.
 	ErrUpstreamTimeout Code = "upstream_timeout"
 	// ErrStreamTruncated means that the upstream ended the stream early.
 	ErrStreamTruncated Code = "stream_truncated"

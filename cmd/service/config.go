@@ -7,6 +7,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/plural"
+	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/service"
 )
 
@@ -21,18 +22,24 @@ type configCheckCommand struct {
 	File string `arg:"" optional:"" help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 }
 
-// Run returns all problems as one error. If there are none, it prints the warnings of serve and a
-// summary.
+// Run returns all problems as one error. If there are none, it prints the warnings of serve, the
+// addresses that the routes call, and a summary.
 func (c configCheckCommand) Run(out io.Writer) error {
+	var calls []routes.Call
 	cfg, err := config.Load(config.ProcessSource(c.File))
 	if err == nil {
-		err = service.Check(cfg)
+		calls, err = service.Check(cfg)
 	}
 	if err != nil {
 		return wrongConfig(err)
 	}
 	for _, warning := range warnings(cfg) {
 		if _, err := fmt.Fprintln(out, "warning:", warning); err != nil {
+			return err
+		}
+	}
+	for _, call := range calls {
+		if _, err := fmt.Fprintf(out, "route %s calls %s: %s\n", call.Route, call.Upstream, call.Request); err != nil {
 			return err
 		}
 	}

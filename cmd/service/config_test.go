@@ -44,6 +44,7 @@ func TestConfigCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "warning: api_keys[0] of tenant acme expired at 2020-01-01T00:00:00Z; genbus refuses the tenant, which has no other key\n" +
+		"route v calls a: POST http://127.0.0.1:1/v1/video/generations\nroute c calls a: POST http://127.0.0.1:1/v1/chat/completions\n" +
 		"Configuration OK: 2 routes (1 video, 1 chat), 1 upstream with 2 keys, 1 tenant with 1 API key, 0 operator keys, " +
 		"HTTP 127.0.0.1:8080, gRPC 127.0.0.1:9090, NATS embedded at 127.0.0.1:4222\n"
 	if out != want {

@@ -54,8 +54,9 @@ func (c *Config) checkServers(r *report) {
 	within(r, "http.sse_ping", c.HTTP.SSEPing, 10*time.Millisecond, 10*time.Minute)
 	c.checkSegments(r)
 	c.checkOrigins(r)
-	if c.HTTP.PublicURL != "" {
-		checkBaseURL(r, "http.public_url", c.HTTP.PublicURL)
+	const public = "http.public_url"
+	if c.HTTP.PublicURL != "" && checkAddress(r, public, c.HTTP.PublicURL) && strings.HasSuffix(strings.TrimRight(c.HTTP.PublicURL, "/"), "/v1") {
+		r.bad(public, c.HTTP.PublicURL, "the address without /v1, which genbus adds itself")
 	}
 	checkAddr(r, "grpc.addr", c.GRPC.Addr)
 	within(r, "grpc.max_message_bytes", c.GRPC.MaxMessageBytes, KiB, GiB)

@@ -43,6 +43,9 @@ func (c *Config) checkTarget(r *report, path string, route Route) {
 	switch route.Kind {
 	case KindVideo:
 		checkProtocol(r, path, route)
+		if route.RetryTimeouts {
+			r.add(path+".retry_timeouts", "is for chat routes; want it left out")
+		}
 	case KindChat:
 		checkNoVideo(r, path, route)
 	}

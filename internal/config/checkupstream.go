@@ -3,9 +3,12 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 // ownHeaders are set by genbus or the HTTP client. Configuring them would send them twice or break
@@ -18,7 +21,7 @@ func (c *Config) checkUpstreams(r *report) {
 		if !tokenPattern.MatchString(name) {
 			r.add(path, "is not a usable name; want "+wantToken)
 		}
-		checkBaseURL(r, path+".base_url", u.BaseURL)
+		checkBaseURL(r, path+".base_url", u)
 		within(r, path+".max_idle_conns", u.MaxIdleConns, 0, 100_000)
 		if u.ReuseConnectionsForCreates && u.MaxIdleConns == 0 {
 			r.add(path+".reuse_connections_for_creates", "reuses nothing while max_idle_conns is 0; want max_idle_conns above 0, or this one left out")
@@ -28,7 +31,11 @@ func (c *Config) checkUpstreams(r *report) {
 		within(r, path+".key_cooldown", u.KeyCooldown, 0, 24*time.Hour)
 		within(r, path+".breaker.failures", u.Breaker.Failures, 0, 1_000_000)
 		within(r, path+".breaker.open_for", u.Breaker.OpenFor, 10*time.Millisecond, time.Hour)
-		checkVendorPath(r, path, u.VendorPath)
+		checkPath(r, path+".vendor_path", u.VendorPath, "/kling")
+		checkPath(r, path+".version_path", u.VersionPath, "/v2")
+		if u.VersionPath != "" && u.Auth == AuthSigned {
+			r.add(path+".version_path", "changes nothing with auth: signed; want vendor_path, or this one left out")
+		}
 		checkCredentials(r, path, u)
 		for _, header := range sortedKeys(u.Headers) {
 			checkHeader(r, join(path+".headers", header), header, u.Headers[header])
@@ -36,12 +43,39 @@ func (c *Config) checkUpstreams(r *report) {
 	}
 }
 
-// checkBaseURL checks an address. It does not show one that may contain credentials.
-func checkBaseURL(r *report, key, address string) {
+// resource matches the paths that genbus, or another client, adds to a base URL.
+var resource = regexp.MustCompile(`(?:(/v[0-9][a-z0-9.]*)/(?:completions|embeddings|messages|models|responses|videos)|/chat/completions|/video/generations|/videos/(?:text2video|image2video))$`)
+
+// checkBaseURL checks the address of an upstream. It rejects addresses that vendors show in their
+// examples and below which there are no paths.
+func checkBaseURL(r *report, key string, u Upstream) {
+	address := u.BaseURL
+	if !checkAddress(r, key, address) {
+		return
+	}
+	if strings.Contains(address, "/openai/deployments") && u.VersionPath == "" {
+		r.bad(key, address, "Azure's address that ends in /openai/v1; paths below this one need a query")
+		return
+	}
+	found := resource.FindStringSubmatchIndex(address)
+	if found == nil {
+		return
+	}
+	end := max(found[0], found[3]) // after the version, if it was matched
+	want := shown(address[:end])
+	if !protocol.HasVersion(address[:end]) {
+		want += " and version_path: /"
+	}
+	r.bad(key, address, want+"; genbus adds "+address[end:]+" itself")
+}
+
+// checkAddress reports whether an address is usable. It does not show one that may contain
+// credentials.
+func checkAddress(r *report, key, address string) bool {
 	const want = "http:// or https:// with a host, without query, such as https://api.example.com"
 	if address == "" {
 		r.missing(key, want)
-		return
+		return false
 	}
 	u, err := url.Parse(address)
 	switch {
@@ -51,14 +85,16 @@ func checkBaseURL(r *report, key, address string) {
 		r.add(key, "holds a query or a fragment; want the address alone, and the key in key_env or key_file")
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		r.bad(key, address, want)
-	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
-		r.bad(key, address, "the address without /v1, which genbus adds itself")
+	default:
+		return true
 	}
+	return false
 }
 
-func checkVendorPath(r *report, path, vendor string) {
-	if vendor != "" && (!strings.HasPrefix(vendor, "/") || strings.ContainsAny(vendor, "?#% ")) {
-		r.bad(path+".vendor_path", vendor, `a path such as "/kling", or "/" for none`)
+// checkPath checks a path to put before others. example is a good one.
+func checkPath(r *report, key, path, example string) {
+	if path != "" && (!strings.HasPrefix(path, "/") || strings.ContainsAny(path, "?#% ")) {
+		r.bad(key, path, `a path such as "`+example+`", or "/" for none`)
 	}
 }
 

@@ -101,6 +101,9 @@ func TestRouteDefaults(t *testing.T) {
 	if video.Protocol != "primary" || chat.Protocol != "" {
 		t.Errorf("protocol %q and %q", video.Protocol, chat.Protocol)
 	}
+	if chat.RetryTimeouts || chat.Timeouts.FirstByte != 10*time.Minute || chat.Timeouts.Idle != 10*time.Minute || chat.Timeouts.Total != 30*time.Minute {
+		t.Errorf("timeouts of chats: %+v", chat)
+	}
 	if !chat.QueuedUsage || video.AckWait != time.Minute || video.Timeouts.Queue != 48*time.Hour {
 		t.Errorf("unexpected defaults: %+v", video)
 	}

@@ -202,10 +202,11 @@ func collectComments(spec *ast.TypeSpec, comments map[string]string) {
 // dependent lists the defaults that depend on another field. TestRouteDefaults and
 // TestClusterFromEnvironment check them.
 var dependent = map[string]string{
-	"nats.replicas":                "1 embedded, 3 on a cluster",
-	"http.segments":                "the protocol's name, such as kling and jimeng",
-	"upstreams.<name>.vendor_path": "the protocol's segment with bearer (a gateway), none with signed (the vendor itself)",
-	"routes[].group":               "the protocol; chat for chats",
+	"nats.replicas":                 "1 embedded, 3 on a cluster",
+	"http.segments":                 "the protocol's name, such as kling and jimeng",
+	"upstreams.<name>.vendor_path":  "the protocol's segment with bearer (a gateway), none with signed (the vendor itself)",
+	"upstreams.<name>.version_path": "/v1 if base_url has no version segment, none otherwise",
+	"routes[].group":                "the protocol; chat for chats",
 
 	"tenants.<name>.requests_per_second": "same as limits.tenant",
 	"tenants.<name>.burst":               "same as limits.tenant",

@@ -85,6 +85,9 @@ type Route struct {
 	Timeouts         Timeouts `yaml:"timeouts"`
 	// How long a job's holder may be silent before another replica takes over the job. Default: 60s.
 	AckWait time.Duration `yaml:"ack_wait"`
+	// Chat only: repeat calls that timed out, although the upstream may charge for each: queued chats
+	// with their next attempt, inline chats with another upstream key. Default: false.
+	RetryTimeouts bool `yaml:"retry_timeouts"`
 	// Chat only: request the token usage from the upstream in queued, streamed chats. Default: true.
 	QueuedUsage bool `yaml:"queued_usage"`
 	// Store the request of each accepted job, including its prompt, in the tenant's object store for
@@ -128,9 +131,9 @@ type Timeouts struct {
 	// Video: from the upstream's success to the end of the copy, if the result is archived. Default:
 	// 10m.
 	Archive time.Duration `yaml:"archive"`
-	// Chat: from the request to the first byte of the answer. Default: 120s.
+	// Chat: from the request to the first byte of a streamed answer. Default: 10m.
 	FirstByte time.Duration `yaml:"first_byte"`
-	// Chat: silence during a stream. Default: 60s.
+	// Chat: silence during an answer. Default: 10m.
 	Idle time.Duration `yaml:"idle"`
 	// Chat: from the request to the end of the answer. Default: 30m.
 	Total time.Duration `yaml:"total"`
@@ -168,7 +171,11 @@ func (r *Route) setDefaults() {
 		Poll:             Poll{Interval: 10 * time.Second, Jitter: 0.1},
 		Timeouts: Timeouts{
 			Queue: 48 * time.Hour, Create: time.Minute, Deadline: 24 * time.Hour, Archive: 10 * time.Minute,
-			FirstByte: 2 * time.Minute, Idle: time.Minute, Total: 30 * time.Minute,
+			// Models may think for minutes without sending anything, before or after the first byte.
+			// 300 s are often too short (QuantumNous/new-api#2797), 8.5 min were seen
+			// (openai/codex#39771), and OpenAI's SDKs wait 10 min. TCP and HTTP/2 detect dead connections
+			// much earlier.
+			FirstByte: 10 * time.Minute, Idle: 10 * time.Minute, Total: 30 * time.Minute,
 		},
 		AckWait:     time.Minute,
 		QueuedUsage: true,

@@ -13,8 +13,13 @@ const (
 
 // Upstream is a service that genbus calls.
 type Upstream struct {
-	// Base address, http or https, without /v1; genbus adds the paths. Required.
+	// Base address, http or https, to which genbus adds paths such as /chat/completions. It adds /v1
+	// too if the address has no version segment such as v1, v4 or v1beta. Required.
 	BaseURL string `yaml:"base_url"`
+	// What genbus adds to base_url before paths such as /chat/completions, with or without a version
+	// segment: a path such as "/v2", or "/" for nothing. Not for kling and jimeng, which have
+	// vendor_path. Default: /v1 if base_url has no version segment, none otherwise.
+	VersionPath string `yaml:"version_path"`
 	// How genbus authenticates: bearer (API key), or signed (access_key and secret_key, as the
 	// route's protocol requires: a JWT for kling, HMAC-SHA256 for jimeng). Default: bearer.
 	Auth string `yaml:"auth"`

@@ -171,8 +171,8 @@ const (
 	UpstreamUnavailable Code = "upstream_unavailable"
 	// UpstreamRateLimited means that the upstream asked genbus to slow down.
 	UpstreamRateLimited Code = "upstream_rate_limited"
-	// UpstreamTimeout means that the upstream did not answer, or stopped sending, within the route's
-	// timeout.
+	// UpstreamTimeout means that the upstream did not answer, or stopped sending, within the timeout
+	// of the route or of a gateway.
 	UpstreamTimeout Code = "upstream_timeout"
 	// StreamTruncated means that the upstream ended the stream early.
 	StreamTruncated Code = "stream_truncated"
@@ -278,7 +278,7 @@ var table = []Meaning{
 	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; drain a route before you remove it."},
 	{UpstreamUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "Try again.", "Check the upstream (operator upstreams)."},
 	{UpstreamRateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Lower max_in_flight, or add an upstream key."},
-	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Try again.", "Raise the timeout that the message names."},
+	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Try again; the upstream may charge for both calls.", "Raise the timeout that the message names; set retry_timeouts on the route to repeat such chats."},
 	{StreamTruncated, codes.Aborted, http.StatusBadGateway, typeServer, true, "Try again; the received part is incomplete.", ""},
 	{ChatAttemptsExhausted, codes.Aborted, http.StatusBadGateway, typeServer, true, "Send it again as a new job.", ""},
 	{ReplyNotStored, codes.Aborted, http.StatusBadGateway, typeServer, false, "Ask the operator for the reply; sending the chat again calls the upstream again.", "Take the reply from the dead letter, and raise the limit that the message names."},

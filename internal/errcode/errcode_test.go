@@ -10,6 +10,7 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strconv"
@@ -407,6 +408,19 @@ func TestShouldRetry(t *testing.T) {
 		}
 		if got := w.Header().Get("X-Should-Retry"); got != row.retry || body.Error.Type != row.typ {
 			t.Errorf("%s: X-Should-Retry %q, type %q; want %q and %q", row.name, got, body.Error.Type, row.retry, row.typ)
+		}
+	}
+}
+
+// TestATimeoutIsNotToBeRepeatedBySDKs checks that SDKs, which repeat every 504, are told not to if
+// the upstream may charge for both calls.
+func TestATimeoutIsNotToBeRepeatedBySDKs(t *testing.T) {
+	t.Parallel()
+	for timedOut, want := range map[bool]string{false: "true", true: "false"} {
+		h := http.Header{}
+		(&Error{Code: UpstreamTimeout, TimedOut: timedOut}).SetHeader(h)
+		if got := h.Get(HeaderShouldRetry); got != want {
+			t.Errorf("%t: %s", timedOut, got)
 		}
 	}
 }

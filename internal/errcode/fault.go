@@ -39,6 +39,9 @@ type Error struct {
 	HTTPStatus int
 	// Type overrides the table's type, like HTTPStatus.
 	Type string
+	// TimedOut is true if an upstream may have been working on the call when it timed out, so that a
+	// retry may be charged too. SDKs are then told not to retry by themselves.
+	TimedOut bool
 	// UpstreamCode, UpstreamHTTPStatus and UpstreamRequestID come from the upstream's answer.
 	UpstreamCode       string
 	UpstreamHTTPStatus int

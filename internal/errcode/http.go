@@ -78,14 +78,14 @@ const HeaderCode = "Genbus-Error-Code"
 const HeaderShouldRetry = "X-Should-Retry"
 
 // SetHeader sets the headers of an error answer, regardless of its body. X-Should-Retry follows the
-// table unless the caller has set it.
+// table and TimedOut, unless the caller has set it.
 func (e *Error) SetHeader(h http.Header) {
 	h.Set(HeaderCode, string(e.Code))
 	if s := e.RetryAfterText(); s != "" {
 		h.Set("Retry-After", s)
 	}
 	if h.Get(HeaderShouldRetry) == "" {
-		h.Set(HeaderShouldRetry, strconv.FormatBool(e.Meaning().Retry))
+		h.Set(HeaderShouldRetry, strconv.FormatBool(e.Meaning().Retry && !e.TimedOut))
 	}
 }
 

@@ -63,7 +63,7 @@ var means = map[Code]string{
 	UpstreamRemoved:       "The job's route or upstream is no longer configured.",
 	UpstreamUnavailable:   "The upstream could not be reached or returned an error.",
 	UpstreamRateLimited:   "The upstream asked genbus to slow down.",
-	UpstreamTimeout:       "The upstream did not answer, or stopped sending, within the route's timeout.",
+	UpstreamTimeout:       "The upstream did not answer, or stopped sending, within the timeout of the route or of a gateway.",
 	StreamTruncated:       "The upstream ended the stream early.",
 	ChatAttemptsExhausted: "Every attempt at the chat was interrupted.",
 	ReplyNotStored:        "The upstream replied to the chat, but a NATS server or account limit is too small to store the reply.",

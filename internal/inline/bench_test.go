@@ -39,7 +39,7 @@ func BenchmarkStream(b *testing.B) {
 				var wg sync.WaitGroup
 				for range streams {
 					wg.Go(func() {
-						s, err := x.runner.Stream(b.Context(), ask("sandbox-chat-a", streamed))
+						s, err := x.runner.Stream(b.Context(), ask("sandbox-chat-a", streamed), nil)
 						if err != nil {
 							b.Error(err)
 							return

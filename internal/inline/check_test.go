@@ -36,7 +36,7 @@ const never = 24 * time.Hour
 func (x *bundle) running(up *scripted) *inline.Stream {
 	x.t.Helper()
 	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(x.t.Context(), ask("sandbox-chat-a", streamed))
+	s, err := x.runner.Stream(x.t.Context(), ask("sandbox-chat-a", streamed), nil)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestChecksAskForWhatIsRunning(t *testing.T) {
 
 	var chats []*inline.Stream
 	for range 3 {
-		s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+		s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -147,7 +147,7 @@ func TestTheEndIsGivenUpOnce(t *testing.T) {
 	release := x.runner.FillWrites(t.Context())
 	defer release()
 	go func() { up.blocks <- stop }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestWhatIsHeldBackIsSentBeforeABlockWaits(t *testing.T) {
 		up.blocks <- stop
 		close(up.blocks)
 	}()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

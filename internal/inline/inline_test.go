@@ -50,7 +50,7 @@ func TestStreamIsWhatSubscribersSee(t *testing.T) {
 		t.Run(model, func(t *testing.T) {
 			t.Parallel()
 			x, _ := withSandbox(t, brokertest.Single(t), nil)
-			s, err := x.runner.Stream(t.Context(), ask(model, `"stream":true,"stream_options":{"include_usage":true},`))
+			s, err := x.runner.Stream(t.Context(), ask(model, `"stream":true,"stream_options":{"include_usage":true},`), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestBodyReachesTheUpstreamAsItWas(t *testing.T) {
 		var err error
 		if c.stream {
 			var s *inline.Stream
-			if s, err = c.x.runner.Stream(t.Context(), req); err == nil {
+			if s, err = c.x.runner.Stream(t.Context(), req, nil); err == nil {
 				s.Close()
 			}
 		} else {
@@ -143,9 +143,9 @@ func TestStreamFlagMustFitTheCall(t *testing.T) {
 	if f := faultOf(t, err, errcode.InvalidRequest); len(f.Violations) != 1 || f.Violations[0].Field != "stream" {
 		t.Errorf("violations %v", f.Violations)
 	}
-	_, err = x.runner.Stream(t.Context(), ask("sandbox-chat", `"stream":false,`))
+	_, err = x.runner.Stream(t.Context(), ask("sandbox-chat", `"stream":false,`), nil)
 	code(t, err, errcode.InvalidRequest)
-	_, err = x.runner.Stream(t.Context(), ask("other", ""))
+	_, err = x.runner.Stream(t.Context(), ask("other", ""), nil)
 	code(t, err, errcode.ModelNotFound)
 	if n := sb.Stats().Chats; n != 0 {
 		t.Errorf("%d calls went upstream", n)
@@ -179,7 +179,7 @@ func TestUpstreamRefusals(t *testing.T) {
 			// Each row has a separate runner, because refusals are remembered.
 			x, _ := withSandbox(t, brokertest.Single(t), nil)
 			_, completed := x.runner.Complete(t.Context(), ask("sandbox-chat:"+c.suffix, ""))
-			_, streamed := x.runner.Stream(t.Context(), ask("sandbox-chat:"+c.suffix, `"stream":true,`))
+			_, streamed := x.runner.Stream(t.Context(), ask("sandbox-chat:"+c.suffix, `"stream":true,`), nil)
 			for _, err := range []error{completed, streamed} {
 				f := faultOf(t, err, c.code)
 				if f.Status() != c.status || c.message != "" && (f.Message != c.message || f.UpstreamCode != "bad_thing") {
@@ -206,7 +206,7 @@ func TestUpstreamEndsTheStreamEarly(t *testing.T) {
 	} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()
-			s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast:"+suffix, `"stream":true,`))
+			s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast:"+suffix, `"stream":true,`), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +237,7 @@ func TestUpstreamEndsBeforeTheFirstBlock(t *testing.T) {
 	}))
 	defer up.Close()
 	x := setup(t, brokertest.Single(t), up.URL, nil)
-	_, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", `"stream":true,`))
+	_, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", `"stream":true,`), nil)
 	if f := faultOf(t, err, errcode.StreamTruncated); f.Status() != http.StatusBadGateway || f.UpstreamCode != "stream_truncated" || f.Message != "upstream chat: status 200: the upstream ended the stream early" {
 		t.Errorf("status %d: %+v", f.Status(), f)
 	}

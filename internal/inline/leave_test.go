@@ -69,7 +69,7 @@ func TestCallerDisconnects(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { up.blocks <- piece(0) }()
-			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
+			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestChatIsFinishedForSubscribers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { up.blocks <- piece(0) }()
-			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
+			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestCancelledByAnother(t *testing.T) {
 	up := newScripted(t)
 	x := setup(t, brokertest.Single(t), up.URL, nil)
 	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestCallsOfARouteAreLimited(t *testing.T) {
 		}
 	})
 	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestCallsOfARouteAreLimited(t *testing.T) {
 	s.Close()
 	<-up.disconnected
 	go func() { up.blocks <- piece(0) }()
-	if s, err = x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed)); err != nil {
+	if s, err = x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed), nil); err != nil {
 		t.Fatalf("after the first has left: %v", err)
 	}
 	s.Close()
@@ -203,7 +203,7 @@ func TestCloseCutsOffAndStoresTheEnd(t *testing.T) {
 	up := newScripted(t)
 	x := setup(t, brokertest.Single(t), up.URL, nil)
 	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestEventsOff(t *testing.T) {
 		c.Chat.InlineEvents = config.InlineEventsOff
 		c.Chat.FinishForSubscribers = true // there are no subscribers
 	})
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast", streamed), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestServedWithoutABroker(t *testing.T) {
 
 	begin := time.Now()
 	for range 5 {
-		stream, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast:chunks=100", streamed))
+		stream, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast:chunks=100", streamed), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,10 +31,10 @@ type Stream struct {
 	closed bool
 }
 
-// Stream runs a chat and waits for the first block of its reply. Until then, the caller can still
-// be given a status for any error. Stream returns the same errors as Complete. The body must not
-// have stream: false. The caller must close the stream.
-func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, error) {
+// Stream runs a chat and waits for the first block of its reply, which a model that thinks may send
+// after minutes. It first calls accepted, unless that is nil, with the job ID. Stream returns the
+// same errors as Complete. The body must not have stream: false. The caller must close the stream.
+func (r *Runner) Stream(ctx context.Context, req admission.Request, accepted func(jobID string)) (*Stream, error) {
 	c, err := r.open(ctx, req, true)
 	if err != nil {
 		return nil, err
@@ -45,6 +45,9 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 			c.release()
 		}
 	}()
+	if accepted != nil {
+		accepted(c.checked.ID)
+	}
 	up, err = c.route.Caller.Stream(c.ctx, c.request(true))
 	if err != nil {
 		return nil, c.failed(err)

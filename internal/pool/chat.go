@@ -49,7 +49,8 @@ type ChatRequest struct {
 	AskForUsage bool
 	// Queued is true for a queued chat. Queued chats fail over only if the upstream certainly did
 	// not start, because their attempts are counted and work that an upstream has done is paid for.
-	// Other chats fail over after any failure that another upstream might avoid.
+	// Other chats fail over after any failure that another upstream might avoid, except timeouts,
+	// unless the route has retry_timeouts.
 	Queued bool
 	// Slot is a slot from Reserve, or nil to acquire one. The call releases it. If the slot was
 	// reserved before a reload and its key has no client here, the call acquires another slot.
@@ -141,7 +142,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 		switch {
 		case last == nil:
 			return nil
-		case ctx.Err() != nil || !movesOn(last, req.Queued):
+		case ctx.Err() != nil || !movesOn(last, req.Queued) || chat.TimedOut(last) && !c.chooser.route.RetryTimeouts:
 			return last
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,7 +45,9 @@ var failures = map[string]struct {
 	"error":                 {refuse(500, "server_error"), true, false},
 	"proxy":                 {answer(502, "<html>bad gateway</html>"), true, false},
 	"unavailable, not said": {answer(503, "<html>try later</html>"), true, false},
-	"too slow":              {refuse(408, ""), true, false},
+	"too slow":              {refuse(408, ""), false, false},
+	"too slow for a proxy":  {answer(504, "<html>gateway time-out</html>"), false, false},
+	"too slow within 200":   {answer(200, `{"error":{"message":"no","code":504}}`), false, false},
 	"cut off":               {cut, true, false},
 	"unreadable":            {answer(200, "well"), true, false},
 	"no choice":             {answer(200, `{"id":"1","choices":[]}`), true, false},
@@ -157,6 +160,32 @@ func TestAnUnknownPathIsNotBadHealth(t *testing.T) {
 				t.Errorf("the upstream's state is %+v", s)
 			}
 		})
+	}
+}
+
+// TestTimeoutsAreRepeatedIfTheRouteSaysSo proves that with retry_timeouts an inline chat moves on
+// from an upstream that was too slow, although both may charge for it. A queued chat never does so
+// within an attempt.
+func TestTimeoutsAreRepeatedIfTheRouteSaysSo(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		for name, row := range failures {
+			if !strings.HasPrefix(name, "too slow") {
+				continue
+			}
+			t.Run(way+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				f := newFleet(t, byKey{"a": row.answer, "b": replies}, nil, func(r *config.Route) { r.RetryTimeouts = true })
+				if key, err := run(t.Context(), f, request(false)); err != nil || key.Upstream != "b" {
+					t.Errorf("inline: answered by %v (%v), want b", key, err)
+				}
+				_, err := run(t.Context(), f, request(true))
+				if e, ok := errors.AsType[*upstream.Error](err); !ok || !chat.TimedOut(e) {
+					t.Errorf("queued: %v, want a timeout", err)
+				}
+				expect(t, f.called(), "a", "b", "a")
+			})
+		}
 	}
 }
 

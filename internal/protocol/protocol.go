@@ -1,6 +1,6 @@
 // Package protocol lists the video protocols by name and the features that each supports. It is
 // plain data, shared by the configuration and the clients in internal/upstream. Chats have a single
-// protocol, which is not listed.
+// protocol, which is not listed. The package also knows which base URLs have a version.
 package protocol
 
 import "slices"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
 // Fault converts an upstream error to an errcode.Error and keeps everything that the upstream
@@ -20,7 +21,7 @@ func Fault(err error) *errcode.Error {
 		said.Code = "" // Code already contains it
 	}
 	return &errcode.Error{
-		Code: of, Message: said.Error(), RetryAfter: up.RetryAfter, Err: err,
+		Code: of, Message: said.Error(), RetryAfter: up.RetryAfter, Err: err, TimedOut: chat.TimedOut(up),
 		UpstreamCode: up.Code, UpstreamHTTPStatus: up.HTTPStatus, UpstreamRequestID: up.RequestID,
 	}
 }
@@ -31,7 +32,7 @@ func code(up *upstream.Error) errcode.Code {
 		return errcode.CallerGone
 	case up.Code == "stream_truncated":
 		return errcode.StreamTruncated
-	case errors.Is(up.Err, context.DeadlineExceeded):
+	case errors.Is(up.Err, context.DeadlineExceeded), chat.TimedOut(up):
 		return errcode.UpstreamTimeout
 	case up.HTTPStatus == 429 && !up.Final:
 		return errcode.UpstreamRateLimited

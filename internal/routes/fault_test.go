@@ -20,10 +20,14 @@ func TestFault(t *testing.T) {
 		"a page for no path":    {upstream.Error{HTTPStatus: 404, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamUnavailable},
 		"a page about the body": {upstream.Error{HTTPStatus: 413, Scope: upstream.ScopeRequest, Final: true}, errcode.UpstreamRefused},
 		"too long a reply":      {upstream.Error{HTTPStatus: 200, Code: "reply_too_large", Scope: upstream.ScopeRequest, Final: true}, errcode.UpstreamRefused},
+		"a timeout":             {upstream.Error{Op: "chat", Code: "idle_timeout", HTTPStatus: 200, Written: true}, errcode.UpstreamTimeout},
+		"a proxy's timeout":     {upstream.Error{Op: "chat", HTTPStatus: 504, Written: true}, errcode.UpstreamTimeout},
+		"a video's timeout":     {upstream.Error{Op: upstream.OpPoll, Code: "timeout", HTTPStatus: 200, Reported: true, Written: true}, errcode.UpstreamUnavailable},
 		"broken":                {upstream.Error{HTTPStatus: 500, Reported: true, Scope: upstream.ScopeUpstream}, errcode.UpstreamUnavailable},
 	} {
-		if got := routes.Fault(&row.err).Code; got != row.want {
-			t.Errorf("%s: %s, want %s", name, got, row.want)
+		got := routes.Fault(&row.err)
+		if got.Code != row.want || got.TimedOut != (row.want == errcode.UpstreamTimeout) {
+			t.Errorf("%s: %s, %t; want %s", name, got.Code, got.TimedOut, row.want)
 		}
 	}
 }

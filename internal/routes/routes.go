@@ -186,7 +186,7 @@ func (t *routing) addChat(r config.Route) error {
 		}
 		for _, key := range u.Credentials() {
 			clients[pool.UpstreamKey{Upstream: target.Name, Key: key.Name}] = chat.New(t.endpoint(target.Name, u, key, upstream.Protocol{}), chat.Options{
-				FirstByte: r.Timeouts.FirstByte, Answer: r.Timeouts.Total, Idle: r.Timeouts.Idle, Total: r.Timeouts.Total,
+				FirstByte: r.Timeouts.FirstByte, Idle: r.Timeouts.Idle, Total: r.Timeouts.Total,
 			})
 		}
 	}
@@ -206,8 +206,11 @@ func (t *routing) chooser(r config.Route) *pool.Chooser {
 // endpoint returns the endpoint that calls an upstream with one key in one protocol.
 func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKey, p upstream.Protocol) *upstream.Endpoint {
 	ep := &upstream.Endpoint{
-		Name: name, BaseURL: u.BaseURL + vendorPath(u, p, t.cfg.HTTP.Segments[p.Name]),
+		Name: name, BaseURL: u.BaseURL, VersionPath: u.VersionPath,
 		Key: upstream.Secret(key.Key.Reveal()), Client: t.http[name], ReuseConnections: u.ReuseConnectionsForCreates,
+	}
+	if p.Surface != nil { // a vendor's paths have the vendor's own version
+		ep.BaseURL, ep.VersionPath = upstream.Root(u.BaseURL)+vendorPath(u, t.cfg.HTTP.Segments[p.Name]), "/v1"
 	}
 	if u.Auth == config.AuthSigned && p.Sign != nil {
 		ep.Auth = p.Sign(key.AccessKey.Reveal(), key.SecretKey.Reveal())
@@ -221,12 +224,37 @@ func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKe
 	return ep
 }
 
+// Call is the request with which a route begins its jobs at an upstream.
+type Call struct {
+	Route, Upstream string
+	// Request is the method and the URL, in the form shown to people.
+	Request string
+}
+
+// Calls returns the calls of all routes, in the order of the configuration.
+func (t *Table) Calls() []Call {
+	var calls []Call
+	now := t.now.Load()
+	for _, r := range now.cfg.Routes {
+		create := "POST " + chat.Path
+		p, isVideo := registry.Find(r.Protocol)
+		if isVideo {
+			create = p.CreatePath
+		}
+		method, path, _ := strings.Cut(create, " ")
+		for _, target := range r.Upstreams {
+			u := now.cfg.Upstreams[target.Name]
+			ep := now.endpoint(target.Name, u, u.Credentials()[0], p)
+			calls = append(calls, Call{Route: r.Name, Upstream: target.Name, Request: method + " " + ep.URL(path)})
+		}
+	}
+	return calls
+}
+
 // vendorPath returns the prefix of a vendor protocol's paths. If none is configured, it is the
 // protocol's segment for a gateway, and empty for the vendor itself.
-func vendorPath(u config.Upstream, p upstream.Protocol, segment string) string {
+func vendorPath(u config.Upstream, segment string) string {
 	switch {
-	case p.Surface == nil:
-		return ""
 	case u.VendorPath != "":
 		return strings.TrimRight(u.VendorPath, "/")
 	case u.Auth == config.AuthSigned:

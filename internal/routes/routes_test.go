@@ -85,9 +85,12 @@ func TestWhereEachProtocolIsCalled(t *testing.T) {
 	elsewhere.VendorPath = "/vendors/k/"
 	bare := gateway
 	bare.VendorPath = "/"
+	versioned := gateway
+	versioned.BaseURL += "/v1"
 	built := table(
-		t, config.Upstreams{"gateway": gateway, "vendor": signed(url), "elsewhere": elsewhere, "bare": bare},
-		route("p", "primary", "gateway"), route("v", "videos", "gateway"), route("k", "kling", "gateway", "vendor", "elsewhere", "bare"), route("j", "jimeng", "gateway", "vendor"),
+		t, config.Upstreams{"gateway": gateway, "vendor": signed(url), "elsewhere": elsewhere, "bare": bare, "versioned": versioned, "vendor1": signed(url + "/v1")},
+		route("p", "primary", "gateway", "versioned"), route("v", "videos", "gateway", "versioned"),
+		route("k", "kling", "gateway", "vendor", "elsewhere", "bare", "versioned", "vendor1"), route("j", "jimeng", "gateway", "vendor", "versioned"),
 	)
 	for _, c := range []struct{ route, upstream, body, want string }{
 		{"p", "gateway", `{"model":"m","prompt":"x"}`, "POST /v1/video/generations Bearer"},
@@ -97,6 +100,11 @@ func TestWhereEachProtocolIsCalled(t *testing.T) {
 		{"k", "elsewhere", `{"model_name":"m","prompt":"x"}`, "POST /vendors/k/v1/videos/text2video Bearer"},
 		{"k", "bare", `{"model_name":"m","prompt":"x"}`, "POST /v1/videos/text2video Bearer"},
 		{"j", "gateway", `{"req_key":"m","prompt":"x"}`, "POST /jimeng/?Action=CVSync2AsyncSubmitTask&Version=2022-08-31 Bearer"},
+		{"p", "versioned", `{"model":"m","prompt":"x"}`, "POST /v1/video/generations Bearer"},
+		{"v", "versioned", `{"model":"m","prompt":"x"}`, "POST /v1/videos Bearer"},
+		{"k", "versioned", `{"model_name":"m","prompt":"x"}`, "POST /kling/v1/videos/text2video Bearer"},
+		{"k", "vendor1", `{"model_name":"m","prompt":"x"}`, "POST /v1/videos/text2video Bearer"},
+		{"j", "versioned", `{"req_key":"m","prompt":"x"}`, "POST /jimeng/?Action=CVSync2AsyncSubmitTask&Version=2022-08-31 Bearer"},
 		{"j", "vendor", `{"req_key":"m","prompt":"x"}`, "POST /?Action=CVSync2AsyncSubmitTask&Version=2022-08-31 HMAC-SHA256"},
 	} {
 		r, _ := built.Video(c.route)

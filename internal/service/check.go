@@ -12,10 +12,13 @@ import (
 )
 
 // Check validates what New checks before it connects. Every route must be callable, and the TLS
-// files must be usable. It makes no connection. The error joins all problems.
-func Check(cfg *config.Config) error {
+// files must be usable. It makes no connection. It returns the calls of the routes. The error joins
+// all problems.
+func Check(cfg *config.Config) ([]routes.Call, error) {
+	var calls []routes.Call
 	table, err := routes.New(cfg, telemetry.NewMetrics("check"), nil)
 	if err == nil {
+		calls = table.Calls()
 		table.Close()
 	}
 	nowhere := slog.New(slog.DiscardHandler)
@@ -30,5 +33,5 @@ func Check(cfg *config.Config) error {
 			}
 		}
 	}
-	return errors.Join(problems...)
+	return calls, errors.Join(problems...)
 }

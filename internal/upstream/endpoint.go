@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 // DefaultMaxBody is the default of Endpoint.MaxBody.
@@ -20,9 +22,13 @@ const DefaultMaxBody = 32 << 20
 type Endpoint struct {
 	// Name is the upstream's name in the configuration. It appears in errors.
 	Name string
-	// BaseURL is the server without "/v1", for example "https://host/api". A trailing slash or
-	// "/v1" is ignored. The configuration refuses query, fragment and user information.
+	// BaseURL is the address below which the API is, for example "https://host" or
+	// "https://host/api/v3". URL adds the version unless BaseURL has one. A trailing slash is
+	// ignored. The configuration refuses query, fragment and user information.
 	BaseURL string
+	// VersionPath replaces the version that URL adds, whether or not BaseURL has one, for example
+	// "/v4", or "/" for none. Default: "/v1" if BaseURL has no version, none otherwise.
+	VersionPath string
 	// Key is sent as a bearer token. If it is empty, no Authorization header is sent.
 	Key Secret
 	// Auth signs each request instead of sending the bearer token. If it is nil, Key is used.
@@ -58,11 +64,32 @@ func (ep *Endpoint) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", ep.Name), slog.String("base_url", ep.BaseURL))
 }
 
-// URL joins the base URL and a path that starts with "/".
+// version begins the paths of OpenAI's API.
+const version = "/v1"
+
+// URL returns the address of a path that starts with "/". Vendors document a base address to which
+// clients append "/chat/completions", so URL drops the path's "/v1" if the base URL already has a
+// version segment: "https://host/api/v3" calls "https://host/api/v3/chat/completions", and
+// "https://host" calls "https://host/v1/chat/completions". Paths without "/v1" start at the Root of
+// the base URL.
 func (ep *Endpoint) URL(path string) string {
 	base := strings.TrimRight(ep.BaseURL, "/")
-	base = strings.TrimRight(strings.TrimSuffix(base, "/v1"), "/")
-	return base + path
+	resource, versioned := strings.CutPrefix(path, version+"/")
+	switch {
+	case !versioned:
+		return Root(base) + path
+	case ep.VersionPath != "":
+		return base + strings.TrimRight(ep.VersionPath, "/") + "/" + resource
+	case protocol.HasVersion(base):
+		return base + "/" + resource
+	default:
+		return base + path
+	}
+}
+
+// Root returns a base URL without a trailing slash or "/v1".
+func Root(base string) string {
+	return strings.TrimRight(strings.TrimSuffix(strings.TrimRight(base, "/"), version), "/")
 }
 
 // NewRequest returns a request for path, which starts with "/" and is already escaped. If body is

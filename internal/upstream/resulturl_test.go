@@ -34,6 +34,7 @@ func TestLoopbackResultIsTheGateways(t *testing.T) {
 	for _, row := range []struct{ base, result, want string }{
 		{"https://gateway.example.com", "http://localhost:3000/v1/videos/t/content", "https://gateway.example.com/v1/videos/t/content"},
 		{"https://gateway.example.com/api/v1", "http://127.0.0.1:3000/v1/videos/t%2F1/content?variant=video", "https://gateway.example.com/api/v1/videos/t%2F1/content?variant=video"},
+		{"https://gateway.example.com/v1", "http://localhost:3000/files/t.mp4", "https://gateway.example.com/files/t.mp4"},
 		{"http://10.0.0.7:3000", "http://[::1]/v1/videos/t/content", "http://10.0.0.7:3000/v1/videos/t/content"},
 		{"http://127.0.0.1:4000", "http://localhost:3000/v1/videos/t/content", "http://localhost:3000/v1/videos/t/content"},
 		{"http://localhost:4000", "http://127.0.0.1:3000/v.mp4", "http://127.0.0.1:3000/v.mp4"},

@@ -46,7 +46,7 @@ func TestEndpointURL(t *testing.T) {
 		"https://host/":        "https://host/v1/models",
 		"https://host/v1":      "https://host/v1/models",
 		"https://host/v1/":     "https://host/v1/models",
-		"https://host//v1//":   "https://host/v1/models",
+		"https://host/v1//":    "https://host/v1/models",
 		"https://host/api/v1":  "https://host/api/v1/models",
 		"https://host/api":     "https://host/api/v1/models",
 		"https://host/api/xv1": "https://host/api/xv1/v1/models",

@@ -17,7 +17,7 @@ func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) 
 	if err != nil {
 		return err
 	}
-	to.Job(e.Job.GetId(), true)
+	to.Job(e.Job.GetId())
 	return c.watcher.Count(subject.Chat, r.Ingress, func() error { return c.streamLogged(ctx, e, to) })
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// Sink receives a streamed chat. Job is called once before the first block; queued means that the
-// job continues without its caller.
+// Sink receives a streamed chat. Job is called once when the chat is accepted. The first block may
+// follow minutes later.
 type Sink interface {
-	Job(id string, queued bool)
+	Job(id string)
 	// Block receives the JSON of one block without framing. It must not keep data. index counts
 	// from 0. If more is set, the next block follows at once, so this one may be held back until
 	// then or until Flush. An error means that the caller has left.
@@ -58,12 +58,11 @@ func (c *Chats) Stream(ctx context.Context, r admission.Request, to Sink) error 
 	}
 	ctx, release := c.drain.hold(ctx)
 	defer release()
-	s, err := c.inline.Stream(ctx, r)
+	s, err := c.inline.Stream(ctx, r, to.Job)
 	if err != nil {
 		return Explain(ctx, subject.JobName{Kind: subject.Chat}, err)
 	}
 	defer s.Close()
-	to.Job(s.JobID(), false)
 	s.OnWait(to.Flush)
 	for {
 		b, err := s.Next()

@@ -88,7 +88,7 @@ type sink struct {
 	id   string
 }
 
-func (s *sink) Job(id string, _ bool) {
+func (s *sink) Job(id string) {
 	s.id = id
 	setJobID(s.out.Context(), id)
 }

@@ -74,11 +74,9 @@ func (x *exchange) streamChat(req admission.Request) error {
 	return out.endChat(err)
 }
 
-// Job sets the job's ID in the response header, which is written with the first block. A queued job
-// may wait for a long time, so pings keep its stream open.
-func (s *sseWriter) Job(id string, queued bool) {
+// Job sets the job's ID in the response header, which is written with the first block or ping. A
+// queued job may wait for a long time, and so may a model think, so pings keep the stream open.
+func (s *sseWriter) Job(id string) {
 	s.x.jobID(id)
-	if queued {
-		s.keepOpen(s.ping)
-	}
+	s.keepOpen(s.ping)
 }

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -223,6 +224,92 @@ func TestWaitingStreamIsKeptOpen(t *testing.T) {
 	w.EndChat(e, apitest.ReplyJSON, 1)
 	if got := s.Rest(); len(got) != 2 || got[0].Data != apitest.Block("one") || got[1].Data != "[DONE]" {
 		t.Errorf("rest %v", got)
+	}
+}
+
+// twoUpstreams returns a configuration change that gives the chat route two upstreams at the host,
+// and short pings.
+func twoUpstreams(host *apitest.Host) func(*config.Config) {
+	return func(c *config.Config) {
+		apitest.UpstreamAt(host)(c)
+		c.HTTP.SSEPing = 20 * time.Millisecond
+		c.Upstreams["spare"] = c.Upstreams["sandbox"]
+		for i := range c.Routes {
+			if r := &c.Routes[i]; r.Kind == config.KindChat {
+				r.Upstream, r.Upstreams = "", []config.Target{{Name: "sandbox"}, {Name: "spare"}}
+			}
+		}
+	}
+}
+
+// TestAStreamIsKeptOpenWhileTheModelThinks checks that pings keep an inline stream open before the
+// first block, that genbus can still fail over then, and that a failure becomes the stream's error.
+func TestAStreamIsKeptOpenWhileTheModelThinks(t *testing.T) {
+	t.Parallel()
+	answers := make(chan http.HandlerFunc)
+	host := apitest.NewHost(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the server then notices when its caller leaves
+		select {
+		case answer := <-answers:
+			answer(w, r)
+		case <-r.Context().Done():
+		}
+	})
+	w := newWorld(t, twoUpstreams(host))
+	refuse := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	open := func() *apitest.Stream {
+		s := w.Open(w.Request(http.MethodPost, "/v1/chat/completions", apitest.StreamBody)) // opened by a ping
+		if !strings.HasPrefix(s.Res.Header.Get("Genbus-Job-Id"), "chat_") {
+			t.Errorf("headers %v", s.Res.Header)
+		}
+		return s
+	}
+	s := open()
+	answers <- refuse
+	answers <- func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", apitest.Block("one"))
+	}
+	if got := s.Rest(); len(got) != 2 || got[0].Data != apitest.Block("one") || got[1].Data != "[DONE]" {
+		t.Errorf("after a failover: %v", got)
+	}
+	s = open()
+	answers <- refuse
+	answers <- refuse
+	if got := s.Rest(); len(got) != 1 || !strings.Contains(got[0].Data, `"code":"upstream_unavailable"`) {
+		t.Errorf("after a failure: %v", got)
+	}
+}
+
+// TestASlowUpstreamIsNotCalledAgain checks that neither genbus nor an SDK repeats an inline chat
+// that timed out, because the upstream may charge for it.
+func TestASlowUpstreamIsNotCalledAgain(t *testing.T) {
+	t.Parallel()
+	host := apitest.NewHost(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the server then notices when its caller leaves
+		if strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream") {
+			_, _ = io.WriteString(w, ": thinking\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(http.StatusGatewayTimeout)
+	})
+	w := newWorld(t, twoUpstreams(host), func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].Timeouts.Idle = 100 * time.Millisecond
+		}
+	})
+	s := w.Open(w.Request(http.MethodPost, "/v1/chat/completions", apitest.StreamBody))
+	if got := s.Rest(); len(got) != 1 || !strings.Contains(got[0].Data, `"code":"upstream_timeout"`) {
+		t.Errorf("rest %v", got)
+	}
+	a := w.Post("/v1/chat/completions", apitest.ChatBody)
+	if a.Status != http.StatusGatewayTimeout || a.ErrorCode(t) != "upstream_timeout" || a.Header.Get("X-Should-Retry") != "false" {
+		t.Errorf("%d %v %s", a.Status, a.Header, a.Body)
+	}
+	if n := len(host.Requests()); n != 2 {
+		t.Errorf("%d calls of two chats", n)
 	}
 }
 

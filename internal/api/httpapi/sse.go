@@ -11,9 +11,9 @@ import (
 )
 
 // sseWriter writes one text/event-stream answer. Events that arrive together share a write and a
-// flush. sseWriter writes the header with the first event, so that an earlier error can become an
-// HTTP status. While the stream is idle, it sends pings. A lock prevents a ping from splitting an
-// event.
+// flush. sseWriter writes the header with the first event or ping, so that an earlier error can
+// become an HTTP status. While the stream is idle, it sends pings. A lock prevents a ping from
+// splitting an event.
 type sseWriter struct {
 	x    *exchange
 	rc   *http.ResponseController

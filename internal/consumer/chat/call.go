@@ -71,6 +71,9 @@ func (j *job) attempt() error {
 			continue       // the upstream began nothing, so the attempt is not used up
 		case stopping.Err() != nil && refusedForNow(err):
 			return hold.Return()
+		case f.TimedOut && !j.route.RetryTimeouts && int(j.chat().GetAttempt()) < j.maxAttempts:
+			f.Message += "; the upstream may charge for the call, so it was not repeated; set retry_timeouts: true on route " + j.route.Name + " to repeat such calls"
+			return j.fail(r.chunks, f)
 		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.maxAttempts:
 			if j.waitForUpstream(f, refusals) {
 				return nil

@@ -49,7 +49,7 @@ func (c *Client) open(parent context.Context, req Request, accept string, limit 
 	cl.watch = newWatch(c.ep.Name, limit, cancel)
 	var err error
 	cl.resp, err = c.ep.DoRepeatable(ctx, op, req.OnResend, func(ctx context.Context) (*http.Request, error) {
-		httpReq, err := c.ep.NewRequest(ctx, http.MethodPost, completions, req.Body)
+		httpReq, err := c.ep.NewRequest(ctx, http.MethodPost, Path, req.Body)
 		if err != nil {
 			return nil, err
 		}

@@ -17,18 +17,19 @@ import (
 
 const op = "chat"
 
-const completions = "/v1/chat/completions"
+// Path is the path of all calls, for upstream.Endpoint.URL.
+const Path = "/v1/chat/completions"
 
 // Options holds the limits of each call. A zero field selects its default.
 type Options struct {
 	// FirstByte bounds the time from the start of a streamed call to the first byte of its answer.
-	// Default 120 s.
+	// Default 10 min.
 	FirstByte time.Duration
 	// Answer replaces FirstByte in Complete, because the upstream sends nothing until it has
-	// generated the whole reply. Default 10 min.
+	// generated the whole reply. Default Total.
 	Answer time.Duration
 	// Idle bounds the time without any bytes once the answer has started. Comments count as bytes.
-	// Default 60 s.
+	// Default 10 min.
 	Idle time.Duration
 	// Total bounds the whole call. Default 30 min.
 	Total time.Duration
@@ -41,10 +42,10 @@ type Options struct {
 
 // WithDefaults returns a copy with the defaults filled in.
 func (o Options) WithDefaults() Options {
-	o.FirstByte = cmp.Or(o.FirstByte, 120*time.Second)
-	o.Answer = cmp.Or(o.Answer, 10*time.Minute)
-	o.Idle = cmp.Or(o.Idle, 60*time.Second)
+	o.FirstByte = cmp.Or(o.FirstByte, 10*time.Minute)
+	o.Idle = cmp.Or(o.Idle, 10*time.Minute)
 	o.Total = cmp.Or(o.Total, 30*time.Minute)
+	o.Answer = cmp.Or(o.Answer, o.Total)
 	o.MaxEvent = cmp.Or(o.MaxEvent, sse.DefaultMaxEvent)
 	o.MaxReply = cmp.Or(o.MaxReply, upstream.DefaultMaxBody)
 	return o

@@ -124,7 +124,7 @@ func TestShouldRetryHeader(t *testing.T) {
 
 func TestOptionsDefaults(t *testing.T) {
 	t.Parallel()
-	want := Options{FirstByte: 2 * time.Minute, Answer: 10 * time.Minute, Idle: time.Minute, Total: 30 * time.Minute, MaxEvent: 32 << 20, MaxReply: 32 << 20}
+	want := Options{FirstByte: 10 * time.Minute, Answer: 30 * time.Minute, Idle: 10 * time.Minute, Total: 30 * time.Minute, MaxEvent: 32 << 20, MaxReply: 32 << 20}
 	if diff := cmp.Diff(want, Options{}.WithDefaults()); diff != "" {
 		t.Error(diff)
 	}

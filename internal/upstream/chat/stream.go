@@ -116,6 +116,9 @@ func (s *Stream) read() ([]byte, error) {
 			return nil, err
 		}
 		if use {
+			if s.progress.complete() {
+				s.call.watch.completed()
+			}
 			return event.Data, nil
 		}
 	}

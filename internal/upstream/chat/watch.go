@@ -41,6 +41,10 @@ type limits struct {
 	first, idle, total time.Duration
 }
 
+// trailer bounds the silence after a complete reply. What may still follow, the usage and [DONE],
+// takes the upstream no thinking.
+const trailer = time.Minute
+
 func newWatch(upstream string, limit limits, cancel context.CancelCauseFunc) *watch {
 	w := &watch{upstream: upstream, limit: limit, cancel: cancel, start: time.Now(), overdue: limit.first}
 	w.mu.Lock()
@@ -67,6 +71,16 @@ func (w *watch) after(arrived bool) {
 	}
 	if arrived && !w.stopped {
 		w.begun, w.overdue = true, 0
+		w.setTimer(time.Since(w.start))
+	}
+}
+
+// completed lowers the idle limit once the reply is complete.
+func (w *watch) completed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.limit.idle > trailer && !w.stopped {
+		w.limit.idle = trailer
 		w.setTimer(time.Since(w.start))
 	}
 }

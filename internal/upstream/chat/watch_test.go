@@ -63,6 +63,32 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestACompleteReplyIsNotWaitedForLong checks that a stream ends soon after its finish_reason,
+// however long the model may think, and not before that.
+func TestACompleteReplyIsNotWaitedForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const thinks = 9 * time.Minute
+		c := serveInBubble(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			for _, block := range []string{textChunk, finishChunk} {
+				time.Sleep(thinks) //nolint:forbidigo // fake time
+				_, _ = io.WriteString(w, data(block))
+				_ = http.NewResponseController(w).Flush()
+			}
+			<-r.Context().Done()
+		})
+		begin := time.Now()
+		blocks, _, err := streamAll(t, c)
+		if !errors.Is(err, io.EOF) || len(blocks) != 2 {
+			t.Errorf("%d blocks, %v", len(blocks), err)
+		}
+		if took := time.Since(begin); took != 2*thinks+trailer {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
 // TestIdleCountsOnlyTheUpstream checks that the caller's pauses do not count as idle, and that
 // every byte resets the limit.
 func TestIdleCountsOnlyTheUpstream(t *testing.T) {
