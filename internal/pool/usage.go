@@ -22,9 +22,10 @@ const (
 )
 
 // askForUsage makes a call that also asks for token usage. If the upstream refuses that, it repeats
-// the call without, and the pool does not ask this upstream again until the next reload. A refusal
-// that names no cause counts only if the repeated call succeeds, and only while it is unknown
-// whether the upstream accepts such requests.
+// the call without, and the pool does not ask this upstream again until the next reload. An answer
+// that does not prove that nothing was done, such as 500, is not repeated. A refusal that names no
+// cause counts only if the repeated call succeeds, and only while it is unknown whether the upstream
+// accepts such requests.
 func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func(*attempt) error) error {
 	known := a.slot.usageOption()
 	asking := chat.AskForUsage(sent).Bytes()
@@ -40,13 +41,17 @@ func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func
 	}
 	refusal := upstream.AsError(opChat, err)
 	named, maybe := chat.BlamesUsage(refusal)
-	if ctx.Err() != nil || !named && (!maybe || known == usageAccepted) {
+	if named {
+		a.slot.setUsageOption(usageRefused, a.job, refusal)
+	}
+	refused := notBegun(refusal) || named && refusal.HTTPStatus/100 == 4
+	if ctx.Err() != nil || !refused || !named && (!maybe || known == usageAccepted) {
 		return err
 	}
 	a.measure("failed", refusal.HTTPStatus)
 	a.slot.countResend()
 	a.request.Body, a.begin = plain, time.Now()
-	if err = call(a); named || err == nil {
+	if err = call(a); err == nil {
 		a.slot.setUsageOption(usageRefused, a.job, refusal)
 	}
 	return err

@@ -36,7 +36,6 @@ var optionsRefusals = map[string]http.HandlerFunc{
 	"Gemini":              answer(400, `{"error":{"code":400,"message":"Invalid JSON payload received. Unknown name \"stream_options\": Cannot find field.","status":"INVALID_ARGUMENT"}}`),
 	"a Go server":         text(400, `json: unknown field "stream_options"`),
 	"TGI":                 text(422, "Failed to deserialize the JSON body into the target type: unknown field `stream_options`, expected one of `model`, `messages` at line 1 column 90"),
-	"an unhandled error":  answer(500, `{"detail":"create() got an unexpected keyword argument 'stream_options'"}`),
 	"an error in a 200":   answer(200, `{"error":{"message":"stream_options is not supported","type":"invalid_request_error"}}`),
 	"an error event":      events(`{"error":{"message":"include_usage is not supported","type":"invalid_request_error"}}`),
 	"nothing named":       answer(400, `{"error":{"message":"Bad Request"}}`),
@@ -123,6 +122,21 @@ func TestStrictUpstreamsAreNotAskedForUsage(t *testing.T) {
 			expect(t, f.asked()[3:], usageAsked, "")
 		})
 	}
+}
+
+// TestAnErrorAboutUsageIsNotRepeated proves that an answer that does not prove a refusal is not
+// repeated, but teaches the pool.
+func TestAnErrorAboutUsageIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	unhandled := answer(500, `{"detail":"create() got an unexpected keyword argument 'stream_options'"}`)
+	f := newFleet(t, byKey{"a": strict(unhandled, streams)}, nil, nil)
+	if err := f.stream(t, askingForUsage()); err == nil {
+		t.Error("no error")
+	}
+	if err := f.stream(t, askingForUsage()); err != nil {
+		t.Error(err)
+	}
+	expect(t, f.asked(), usageAsked, "")
 }
 
 // TestOtherRefusalsAreNotRepeated proves that a refusal with another cause ends the call.

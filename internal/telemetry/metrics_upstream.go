@@ -39,7 +39,7 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 		firstBlock: histograms(f, requestBuckets, "upstream_first_block_seconds",
 			"Time from the start of a streamed chat's call to its first block.", "upstream"),
 		skipped: counters(f, "upstream_events_skipped_total",
-			"Events of streamed chats that are no part of the reply, such as heartbeats.", "upstream"),
+			"Skipped events of streamed chats, such as heartbeats.", "upstream"),
 	}
 }
 
@@ -93,7 +93,7 @@ func (u *UpstreamMetrics) FirstBlock(took time.Duration) {
 	u.first.Observe(took.Seconds())
 }
 
-// EventSkipped counts an event of a streamed chat that is no part of the reply.
+// EventSkipped counts a skipped event of a streamed chat, such as a heartbeat.
 func (u *UpstreamMetrics) EventSkipped() {
 	u.skippedEvents.Inc()
 }

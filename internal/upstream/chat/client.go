@@ -73,8 +73,7 @@ type Request struct {
 	Body []byte
 	// OnResend, if not nil, is called before the request is sent a second time.
 	OnResend func()
-	// OnSkip, if not nil, is called for each event of the answer that is no part of the reply, such
-	// as a heartbeat.
+	// OnSkip, if not nil, is called for each skipped event, such as a heartbeat.
 	OnSkip func()
 }
 

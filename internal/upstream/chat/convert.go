@@ -47,9 +47,6 @@ func (t *split) chunks() ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(messages) == 0 {
-		messages = [][]byte{nil}
-	}
 	var chunks [][]byte
 	for _, choice := range append(messages, finishes...) {
 		chunks = append(chunks, t.chunk(choice))
@@ -70,9 +67,6 @@ func (t *split) chunk(choice []byte) []byte {
 // splitChoices splits each choice into two streamed choices, one with the message and one with the
 // finish_reason. A choice without a finish_reason gets only the first.
 func splitChoices(array []byte) (messages, finishes [][]byte, err error) {
-	if isNull(array) {
-		return nil, nil, nil
-	}
 	c := body.NewCursor(array)
 	for n := range c.Elements() {
 		message, finish := splitChoice(c, n)

@@ -14,10 +14,10 @@ type finding int
 const (
 	aChunk  finding = iota // a chunk or a whole reply
 	anError                // the upstream reports a failure
-	another                // no part of a reply, such as {"type":"ping"}
+	another                // an event to skip, such as {"type":"ping"}
 )
 
-// Types of errors that have no type of their own. They name the member that reports the failure.
+// Types of errors without a type. They name the member that reports the failure.
 const (
 	typeBaseResp     = "base_resp"
 	typeFinishReason = "finish_reason"
@@ -43,7 +43,7 @@ type findings struct {
 	typed    bool // a type, as events have that are not chunks
 	message  bool // the text of a bare error
 	failed   bool // an error at the top
-	// elsewhere is the body of an error that was found in another place, in a form that
+	// elsewhere is the body of an error that is not at the top, in a form that
 	// upstream.ParseErrorBody reads.
 	elsewhere []byte
 }
@@ -60,7 +60,7 @@ func (f *findings) kind() finding {
 	}
 }
 
-// errorIn returns the body of the error that was found in block.
+// errorIn returns the body of the error in block.
 func (f *findings) errorIn(block []byte) []byte {
 	if f.failed || f.elsewhere == nil {
 		return block

@@ -55,8 +55,8 @@ func (p *progress) mark(index int, finished bool) error {
 	return nil
 }
 
-// look inspects a chunk or a whole reply. What follows a complete reply cannot spoil it, so look
-// then reports errors and damaged blocks as another.
+// look inspects a chunk or a whole reply. After a complete reply it returns another for errors and
+// damaged blocks, because they do not change the reply.
 func (p *progress) look(block []byte) (finding, error) {
 	if p.shape.fits(block) {
 		return aChunk, nil
@@ -71,7 +71,7 @@ func (p *progress) look(block []byte) (finding, error) {
 		p.shape.keep(block)
 	}
 	if over && (err != nil || found == anError) {
-		return another, nil
+		found, err = another, nil
 	}
 	p.failure = f.errorIn(block)
 	return found, err

@@ -78,6 +78,8 @@ func TestJudge(t *testing.T) {
 		{200, "402", "", true, aboutKey}, {200, "404", "NotFoundError", true, aboutUpstream},
 		{200, "", "BadRequestError", true, aboutRequest}, {200, "", "authentication_error", true, aboutKey},
 		{200, "", "permission_error", true, aboutKey}, {200, "", "not_found_error", true, aboutUpstream},
+		// MiniMax's codes have another meaning at other vendors.
+		{200, "1002", "", false, aboutUpstream}, {200, "1008", "", false, aboutUpstream},
 		// The word of a finish_reason.
 		{200, "network_error", "finish_reason", false, aboutUpstream},
 		// A number as the code does not override an error status.

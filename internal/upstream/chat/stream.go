@@ -7,14 +7,18 @@ import (
 	"errors"
 	"io"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
 var errClosed = errors.New("chat: the stream is closed")
 
-// maxHeld limits the blocks that a stream keeps while it waits for its first choice.
-const maxHeld = 16
+// Limits on the blocks that a stream keeps while it waits for its first choice.
+const (
+	maxHeld      = 16
+	maxHeldBlock = 64 << 10
+)
 
 // Stream is a streamed reply. It is not safe for concurrent use.
 type Stream struct {
@@ -75,7 +79,7 @@ func (s *Stream) hold() error {
 		if err != nil {
 			return err
 		}
-		if len(s.progress.choices) > 0 || len(s.held) == maxHeld {
+		if len(s.progress.choices) > 0 || len(s.held) == maxHeld || len(block) > maxHeldBlock {
 			s.held = append(s.held, block)
 			return nil
 		}
@@ -155,8 +159,8 @@ func (s *Stream) nextConverted() ([]byte, error) {
 func (s *Stream) look(event sse.Event) (use bool, err error) {
 	data := event.Data
 	switch {
-	case event.Type == "error":
-		return false, s.reportedError(data)
+	case event.Type == "error" && !s.progress.complete():
+		return false, s.call.reportedError(data)
 	case len(data) <= len(" [DONE] ") && string(bytes.TrimSpace(data)) == "[DONE]":
 		s.doneSeen = true
 		return false, s.end(nil)
@@ -164,14 +168,20 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 		return false, nil
 	case event.Unterminated && !validJSON(data):
 		return false, s.end(io.EOF)
-	case isHeartbeat(event.Type):
-		return false, s.skip(data)
+	case isHeartbeat(event.Type), event.Type == "error":
+		s.skip(data)
+		return false, nil
 	case !isObject(data):
-		if _, readable := upstream.ParseErrorBody(data); readable && data[0] == '[' { // Google sends errors in a list
-			return false, s.reportedError(data)
+		if e := errorInList(data); e != nil && !s.progress.complete() {
+			return false, s.call.reportedError(e)
 		}
-		return false, s.skip(data)
+		s.skip(data)
+		return false, nil
 	}
+	return s.lookAtObject(data)
+}
+
+func (s *Stream) lookAtObject(data []byte) (use bool, err error) {
 	found, err := s.progress.look(data)
 	switch {
 	case err != nil:
@@ -179,7 +189,8 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 	case found == anError:
 		return false, s.call.reportedError(s.progress.failure)
 	case found == another:
-		return false, s.skip(data)
+		s.skip(data)
+		return false, nil
 	}
 	s.note(data)
 	return true, nil
@@ -200,21 +211,28 @@ func isObject(data []byte) bool {
 	return data[0] == '{' || bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte{'{'})
 }
 
-// skip ignores an event that is no part of the reply.
-func (s *Stream) skip(data []byte) error {
-	s.note(data)
-	if s.call.onSkip != nil {
-		s.call.onSkip()
+// errorInList returns the body of an error in a list, as Google's compatible endpoint sends it, or
+// nil.
+func errorInList(data []byte) []byte {
+	c := body.NewCursor(data)
+	if c.Peek() != '[' {
+		return nil
+	}
+	for range c.Elements() {
+		var p progress
+		if found, _ := p.look(c.Value()); found == anError {
+			return p.failure
+		}
 	}
 	return nil
 }
 
-// reportedError returns the error that an event reports, unless the reply is already complete.
-func (s *Stream) reportedError(data []byte) error {
-	if s.progress.complete() {
-		return s.skip(data)
+// skip counts an event that the reply does not need.
+func (s *Stream) skip(data []byte) {
+	s.note(data)
+	if s.call.onSkip != nil {
+		s.call.onSkip()
 	}
-	return s.call.reportedError(data)
 }
 
 // note prepares for a stream that ends without a choice. One of its events may describe an error.

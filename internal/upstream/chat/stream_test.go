@@ -318,6 +318,22 @@ func TestStreamHoldsBlocksBack(t *testing.T) {
 			t.Errorf("%d: %v\n%s", n, err, diff)
 		}
 	}
+	next := make(chan struct{})
+	defer close(next)
+	long := `{"id":"c1","choices":[],"x":"` + strings.Repeat("x", maxHeldBlock) + `"}`
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		answer(200, "text/event-stream", data(long))(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-next
+	})
+	s, err := c.Stream(t.Context(), Request{Body: []byte(testBody)}) // does not wait for a choice
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if block, err := s.Next(); string(block) != long || err != nil {
+		t.Errorf("a long block: %.100s, %v", block, err)
+	}
 }
 
 // TestStreamReusesTheConnection checks that a finished stream's connection is reused, although the
