@@ -100,8 +100,8 @@ func (c *Config) checkOrigins(r *report) {
 
 func isOrigin(text string) bool {
 	scheme, host, _ := strings.Cut(text, "://")
-	defaultPort, known := map[string]string{"http": ":80", "https": ":443"}[scheme]
-	return originPattern.MatchString(text) && !(known && strings.HasSuffix(host, defaultPort))
+	defaultPort := scheme == "http" && strings.HasSuffix(host, ":80") || scheme == "https" && strings.HasSuffix(host, ":443")
+	return originPattern.MatchString(text) && !defaultPort
 }
 
 func (c *Config) checkChoices(r *report) {

@@ -61,7 +61,7 @@ func TestCORSIsOffByDefault(t *testing.T) {
 // TestPreflights checks which pages may call which paths, without a key.
 func TestPreflights(t *testing.T) {
 	t.Parallel()
-	named, any := newWorld(t, apitest.TwoTenants, withOrigins("http://localhost:5173", ourPage)), newWorld(t, apitest.TwoTenants, withOrigins("*"))
+	named, every := newWorld(t, apitest.TwoTenants, withOrigins("http://localhost:5173", ourPage)), newWorld(t, apitest.TwoTenants, withOrigins("*"))
 	for _, row := range []struct {
 		w      *world
 		origin string
@@ -75,8 +75,8 @@ func TestPreflights(t *testing.T) {
 		{named, "HTTPS://APP.EXAMPLE.COM", ""},
 		{named, "null", ""},
 		{named, "*", ""},
-		{any, otherPage, "*"},
-		{any, "null", "*"},
+		{every, otherPage, "*"},
+		{every, "null", "*"},
 	} {
 		for _, path := range []string{"/v1/chat/completions", "/v1/videos/video_x", "/v1/videos/video_x/content", "/genbus/v1/videos", operatorPrefix + "jobs", apitest.KlingText, apitest.JimengSubmit, "/v1/nothing"} {
 			res := row.w.preflight(row.origin, "DELETE", path)

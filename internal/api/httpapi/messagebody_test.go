@@ -29,7 +29,7 @@ func TestRefusedMessages(t *testing.T) {
 		{videos, "{\"video\":{\"prompt\":\"\xff\"}}", "invalid_json", "", "the body is not valid UTF-8"},
 		{videos, `{"video":{"extra_json":` + deep + `}}`, "invalid_request", "", "the body is nested deeper than 200 levels"},
 		{videos, `{"nothing":1}`, "invalid_request", "nothing", "nothing: is unknown; use one of request_id, "},
-		{videos, `{"video":{"modle":"m"}}`, "invalid_request", "video.modle", "video.modle: is unknown; use one of model, prompt, "},
+		{videos, `{"video":{"modell":"m"}}`, "invalid_request", "video.modell", "video.modell: is unknown; use one of model, prompt, "},
 		{videos, `{"video":{"prompt":5}}`, "invalid_request", "video.prompt", "video.prompt: must be a string of valid Unicode"},
 		{videos, `{"video":{"prompt":"\ud83d"}}`, "invalid_request", "video.prompt", "video.prompt: must be a string of valid Unicode"},
 		{videos, `{"video":{"model":"m","duration":"five"}}`, "invalid_request", "video.duration", "video.duration: must be a number"},

@@ -1,6 +1,7 @@
 package kling
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestBodiesForOtherTasks(t *testing.T) {
 			t.Errorf("%s: %q", c.body, got)
 		}
 		for _, path := range []string{textToVideo, imageToVideo} { // neither path is right, so neither is advised
-			r := httptest.NewRequest("POST", "/kling/v1/videos/"+path, nil)
+			r := httptest.NewRequest(http.MethodPost, "/kling/v1/videos/"+path, nil)
 			if call, err := read(t, "kling", r, []byte(c.body)); err != nil || upstreamtest.Violations(bodies{}, call.Body.Bytes()) == nil {
 				t.Errorf("%s to %s: %v", c.body, path, err)
 			}
