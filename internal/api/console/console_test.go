@@ -352,6 +352,29 @@ func TestAWrongFilterStays(t *testing.T) {
 	}
 }
 
+// TestNoFilterIsIgnored checks that a filter that a page does not have, or cannot read, is refused and
+// explained. Ignoring it would list everything.
+func TestNoFilterIsIgnored(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(apitest.New(t))
+	for path, want := range map[string]string{
+		"/jobs?code=deadline_exceeded":    "code: is unknown; use one of kind, status, phase, tenant, route, model, upstream, upstream_key, error_code, ",
+		"/jobs?state=failed&kind=video":   "state: is unknown; use one of ",
+		"/decisions?error_code=x":         "error_code: is unknown; use one of kind, tenant, code",
+		"/decisions?letter=7":             "letter: is unknown; ",
+		"/tenants?tenant=acme":            "tenant: is unknown; use one of kind, route",
+		"/audit?job=x":                    "job: is unknown; use one of operator, action, job_id, ",
+		"/audit?letter=seven":             "letter: must be the number of a dead letter",
+		"/bulk?do=cancel&code=x":          "code: is unknown; use one of do, ",
+		"/bulk?do=redrive&error_code=x":   "error_code: is unknown; use one of do, tasks, kind, tenant, code",
+		"/bulk?do=drop&tenant=a&status=x": "status: is unknown; ",
+	} {
+		if a := b.get("/console" + path); a.status != http.StatusBadRequest || !strings.Contains(a.body, want) || strings.Contains(a.body, `class="total"`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
 // TestTryOffersModels checks that the Try page offers the prefix of a model pattern and the
 // protocol of each model.
 func TestTryOffersModels(t *testing.T) {

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -66,6 +68,9 @@ func upstreamNames(out *genbusv1.ListUpstreamsResponse) (names []string) {
 }
 
 func loadTenants(ctx context.Context, c *Console, r *query) (any, error) {
+	if err := r.only("kind", "route"); err != nil {
+		return nil, err
+	}
 	return c.api.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: r.get("kind"), Route: r.get("route"), PageSize: 100})
 }
 
@@ -78,9 +83,16 @@ func loadStreams(ctx context.Context, c *Console, _ *query) (any, error) {
 }
 
 func loadAudit(ctx context.Context, c *Console, r *query) (any, error) {
+	if err := r.only("operator", "action", "job_id", "route", "tenant", "letter", "page_token"); err != nil {
+		return nil, err
+	}
+	letter, err := strconv.ParseUint(cmp.Or(r.get("letter"), "0"), 10, 64)
+	if err != nil {
+		return nil, errcode.Invalid([]errcode.Violation{{Field: "letter", Description: "must be the number of a dead letter"}})
+	}
 	return c.api.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{
 		Operator: r.get("operator"), Action: r.get("action"), JobId: strings.TrimSpace(r.get("job_id")), Route: r.get("route"), Tenant: r.get("tenant"),
-		Letter: r.number("letter"), PageSize: jobsPageSize, PageToken: r.get("page_token"),
+		Letter: letter, PageSize: jobsPageSize, PageToken: r.get("page_token"),
 	})
 }
 
