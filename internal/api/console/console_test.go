@@ -305,6 +305,20 @@ func TestAJobShowsItsHolder(t *testing.T) {
 	}
 }
 
+// TestOnlyVideosShowProgress checks that the events of a chat, which has no progress, do not show any.
+func TestOnlyVideosShowProgress(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	video, chat := w.CreateVideo(), w.SubmitChat("")
+	b := newBrowser(w)
+	for path, want := range map[string]bool{"video/default/" + video: true, "chat/default/" + chat: false} {
+		a := b.get("/console/jobs/" + path)
+		if !strings.Contains(a.body, "Events, oldest first") || strings.Contains(a.body, "Progress</th>") != want || strings.Contains(a.body, "0 %") != want {
+			t.Errorf("%s: progress is %t in\n%s", path, !want, a.body)
+		}
+	}
+}
+
 // hostile would run a script, break out of an attribute or leave a template if it were not escaped.
 const hostile = `"><script>alert(1)</script>{{.}}'` + "`${1}" + `<img src=x onerror=alert(1)>`
 
