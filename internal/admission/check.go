@@ -59,7 +59,7 @@ func (a *Admission) check(r Request, c *Checked) error {
 		return err
 	}
 	if c.Route.Draining {
-		return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and accepts no new jobs", c.Route.Name, errcode.Clip(c.Model, 128))
+		return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and accepts no new jobs", c.Route.Name, errcode.Clip(c.Model, maxModel))
 	}
 	return nil
 }
