@@ -366,6 +366,54 @@ func TestAWrongFilterStays(t *testing.T) {
 	}
 }
 
+// TestTryKnowsTLS checks that the commands of the Try page have the TLS flags that each server needs.
+func TestTryKnowsTLS(t *testing.T) {
+	t.Parallel()
+	const authority, certificate = "<code>CA</code>", "<code>CERT_KEY</code>"
+	for name, row := range map[string]struct {
+		change    func(*config.Config)
+		has, lack []string
+	}{
+		"no TLS": {func(*config.Config) {}, []string{`data-grpc-tls=" -plaintext"`, `data-http-tls=""`, `data-nats-tls=""`}, []string{authority, certificate}},
+		"gRPC": {
+			func(c *config.Config) { c.GRPC.TLS = config.ServerTLS{CertFile: "c", KeyFile: "k"} },
+			[]string{`data-grpc-tls=" -cacert &#34;$CA&#34;"`, `data-http-tls=""`, authority},
+			[]string{certificate},
+		},
+		"gRPC and HTTP with client certificates": {
+			func(c *config.Config) {
+				c.GRPC.TLS = config.ServerTLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}
+				c.HTTP.TLS = c.GRPC.TLS
+			},
+			[]string{
+				`data-grpc-tls=" -cacert &#34;$CA&#34; -cert &#34;$CERT&#34; -key &#34;$CERT_KEY&#34;"`,
+				`data-http-tls=" --cacert &#34;$CA&#34; --cert &#34;$CERT&#34; --key &#34;$CERT_KEY&#34;"`, authority, certificate,
+			},
+			nil,
+		},
+		"NATS": {
+			func(c *config.Config) { c.NATS.TLS = config.TLS{CertFile: "c", KeyFile: "k", CAFile: "a"} },
+			[]string{`data-nats-tls=" --tlsca &#34;$CA&#34; --tlscert &#34;$CERT&#34; --tlskey &#34;$CERT_KEY&#34;"`, `data-grpc-tls=" -plaintext"`, certificate},
+			nil,
+		},
+		"a cluster": {func(c *config.Config) {
+			c.NATS.URL, c.NATS.TLS = "tls://n:4222", config.TLS{CertFile: "c", KeyFile: "k"}
+		}, []string{`data-nats-tls=""`}, []string{authority}},
+	} {
+		body := newBrowser(apitest.New(t, row.change)).get("/console/try").body
+		for _, want := range row.has {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %s in\n%s", name, want, body)
+			}
+		}
+		for _, other := range row.lack {
+			if strings.Contains(body, other) {
+				t.Errorf("%s: %s in\n%s", name, other, body)
+			}
+		}
+	}
+}
+
 // TestNoFilterIsIgnored checks that a filter that a page does not have, or cannot read, is refused and
 // explained. Ignoring it would list everything.
 func TestNoFilterIsIgnored(t *testing.T) {

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,11 +109,40 @@ type tryPage struct {
 	VideoSubject  string
 	ChatSubject   string
 	GRPC, NATSURL string
+	// HTTPTLS, GRPCTLS and NATSTLS are the TLS flags of curl, grpcurl and nats. CA and Certificate
+	// report whether they need a file of certificates to trust, and a client certificate.
+	HTTPTLS, GRPCTLS, NATSTLS string
+	CA, Certificate           bool
+}
+
+// setTLS sets the flags for servers with TLS.
+func (p *tryPage) setTLS(cfg *config.Config) {
+	nats := config.ServerTLS{}
+	if cfg.NATS.Embedded() {
+		nats = config.ServerTLS{CertFile: cfg.NATS.TLS.CertFile, ClientCAFile: cfg.NATS.TLS.CAFile}
+	}
+	p.HTTPTLS = p.trust(cfg.HTTP.TLS, "--cacert", "--cert", "--key")
+	p.GRPCTLS = cmp.Or(p.trust(cfg.GRPC.TLS, "-cacert", "-cert", "-key"), " -plaintext")
+	p.NATSTLS = p.trust(nats, "--tlsca", "--tlscert", "--tlskey")
+}
+
+// trust returns a client's flags for a server, or "" without TLS.
+func (p *tryPage) trust(t config.ServerTLS, ca, cert, key string) string {
+	if !t.Enabled() {
+		return ""
+	}
+	p.CA = true
+	if t.ClientCAFile == "" {
+		return fmt.Sprintf(` %s "$CA"`, ca)
+	}
+	p.Certificate = true
+	return fmt.Sprintf(` %s "$CA" %s "$CERT" %s "$CERT_KEY"`, ca, cert, key)
 }
 
 func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 	cfg := c.Config.Now()
 	p := tryPage{Keys: len(cfg.APIKeys) > 0, GRPC: c.GRPCAddr, NATSURL: c.NATSURL}
+	p.setTLS(cfg)
 	for _, r := range cfg.Routes {
 		for _, m := range r.Models {
 			m = strings.TrimSuffix(m, "*") // for a pattern, the user types the rest of the name
