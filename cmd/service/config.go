@@ -67,20 +67,21 @@ func summary(cfg *config.Config) string {
 		kinds[r.Kind]++
 	}
 	for _, u := range cfg.Upstreams {
-		keys += len(u.Keys)
+		for _, k := range u.Credentials() {
+			if !k.Key.Empty() || !k.AccessKey.Empty() {
+				keys++
+			}
+		}
 	}
 	for _, k := range cfg.APIKeys {
 		tenants[k.Tenant] = true
 	}
 	parts := []string{
 		fmt.Sprintf("%s (%d video, %d chat)", plural.Count(len(cfg.Routes), "route"), kinds[config.KindVideo], kinds[config.KindChat]),
-		plural.Count(len(cfg.Upstreams), "upstream"),
+		plural.Count(len(cfg.Upstreams), "upstream") + " with " + plural.Count(keys, "key"),
 		plural.Count(len(tenants), "tenant") + " with " + plural.Count(len(cfg.APIKeys), "API key"),
 		plural.Count(len(cfg.OperatorKeys), "operator key"),
 		"HTTP " + cfg.HTTP.Addr, "gRPC " + cfg.GRPC.Addr, "NATS " + natsOf(cfg.NATS),
-	}
-	if keys > 0 {
-		parts[1] += " with " + plural.Count(keys, "key")
 	}
 	if len(tenants) == 0 {
 		parts[2] = "no API keys (everybody is the tenant " + config.DefaultTenant + ")"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,31 @@ func TestConfigCheck(t *testing.T) {
 		"HTTP 127.0.0.1:8080, gRPC 127.0.0.1:9090, NATS embedded at 127.0.0.1:4222\n"
 	if out != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)
+	}
+}
+
+// TestConfigCheckCountsUpstreamKeys checks that every kind of upstream key counts as one.
+func TestConfigCheckCountsUpstreamKeys(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("upstream-secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	single, several := "key_file: "+key, "keys: [{name: one, key_file: "+key+"}, {name: two, key_file: "+key+"}]"
+	pair := "auth: signed, access_key_file: " + key + ", secret_key_file: " + key
+	for want, upstreams := range map[string][]string{
+		"1 upstream with 0 keys": {""}, "1 upstream with 1 key,": {single}, "1 upstream with 2 keys": {several},
+		"2 upstreams with 3 keys": {several, single}, "2 upstreams with 1 key,": {pair, ""},
+	} {
+		text := "upstreams:\n"
+		routes := "routes:\n"
+		for i, u := range upstreams {
+			text += fmt.Sprintf("  u%d: {base_url: http://127.0.0.1:1, %s}\n", i, u)
+			routes += fmt.Sprintf("- {name: r%d, kind: video, protocol: kling, upstream: u%d, models: [m%d]}\n", i, i, i)
+		}
+		if out, err := checked(t, text+routes); err != nil || !strings.Contains(out, ", "+want) {
+			t.Errorf("want %q: %q, %v", want, out, err)
+		}
 	}
 }
 

@@ -15,21 +15,23 @@ type keyCommand struct {
 }
 
 type newKeyCommand struct {
-	Tenant   string `help:"Tenant of the key." placeholder:"NAME" xor:"whose"`
-	Operator string `help:"Operator of the key." placeholder:"NAME" xor:"whose"`
+	Tenant   *string `help:"Tenant of the key." placeholder:"NAME" xor:"whose"`
+	Operator *string `help:"Operator of the key." placeholder:"NAME" xor:"whose"`
 }
 
 // Run prints the key alone on the first line. The key is not stored.
 func (c newKeyCommand) Run(out io.Writer) error {
-	if name := cmp.Or(c.Tenant, c.Operator); name != "" && subject.CheckToken(name) != nil {
-		return command.WrongUse("invalid name %q; use 1 to 64 letters, digits, _ or -", name)
+	if name := cmp.Or(c.Tenant, c.Operator); name != nil && subject.CheckToken(*name) != nil {
+		return command.WrongUse("invalid name %q; use 1 to 64 letters, digits, _ or -", *name)
+	}
+	entry := "api_keys:\n  - tenant: <tenant>" // a placeholder that is not a valid tenant
+	switch {
+	case c.Tenant != nil:
+		entry = "api_keys:\n  - tenant: " + *c.Tenant
+	case c.Operator != nil:
+		entry = "operator_keys:\n  - name: " + *c.Operator
 	}
 	key, hash := config.NewKey()
-	// Without a name, the sample has a placeholder that is not a valid tenant.
-	entry := "api_keys:\n  - tenant: " + cmp.Or(c.Tenant, "<tenant>")
-	if c.Operator != "" {
-		entry = "operator_keys:\n  - name: " + c.Operator
-	}
 	_, err := fmt.Fprintf(out, "%s\n\nThis key is shown once. Put its hash into the configuration:\n\n%s\n    key_sha256: %s\n", key, entry, hash)
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"strings"
 	"testing"
 
@@ -17,8 +16,8 @@ func TestNewKeyIsWhatTheConfigurationTakes(t *testing.T) {
 		command newKeyCommand
 		whose   func(c *config.Config, key string) string
 	}{
-		"acme": {newKeyCommand{Tenant: "acme"}, func(c *config.Config, key string) string { name, _ := c.Tenant(key); return name }},
-		"ops":  {newKeyCommand{Operator: "ops"}, func(c *config.Config, key string) string { o, _ := c.Operator(key); return o.Name }},
+		"acme": {newKeyCommand{Tenant: new("acme")}, func(c *config.Config, key string) string { name, _ := c.Tenant(key); return name }},
+		"ops":  {newKeyCommand{Operator: new("ops")}, func(c *config.Config, key string) string { o, _ := c.Operator(key); return o.Name }},
 	} {
 		key, c, err := taken(t, tc.command)
 		if err != nil {
@@ -28,8 +27,19 @@ func TestNewKeyIsWhatTheConfigurationTakes(t *testing.T) {
 			t.Errorf("the key %q is of %q, want %q", key, got, name)
 		}
 	}
-	if err := (newKeyCommand{Operator: "bad name!"}).Run(io.Discard); !command.IsUsage(err) {
-		t.Errorf("a name that the configuration refuses: %v", err)
+}
+
+// TestNewKeyOfABadName proves that names that the configuration refuses get no key, but the rule.
+func TestNewKeyOfABadName(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", " ", "bad name", "bad.name", "bad\nname", "größe", "*", strings.Repeat("a", 65)} {
+		for whose, c := range map[string]newKeyCommand{"tenant": {Tenant: &name}, "operator": {Operator: &name}} {
+			var out strings.Builder
+			err := c.Run(&out)
+			if !command.IsUsage(err) || !strings.Contains(err.Error(), "use 1 to 64 letters, digits, _ or -") || out.Len() > 0 {
+				t.Errorf("%s %q: %v, %q", whose, name, err, out.String())
+			}
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (a *Admission) check(r Request, c *Checked) error {
 		return err
 	}
 	if c.Route.Draining {
-		return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and accepts no new jobs", c.Route.Name, errcode.Clip(c.Model, 128))
+		return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and accepts no new jobs", c.Route.Name, errcode.Clip(c.Model, maxModel))
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (r Request) Fingerprint() []byte {
 // id returns the ID of the request's job, or "" if the tenant or request ID is invalid. fresh is
 // true if nothing identifies the request.
 func (r Request) id() (id string, fresh bool, err error) {
-	legal := subject.CheckToken(r.Tenant) == nil && legalRequestID(r.RequestID)
+	legal := subject.CheckToken(r.Tenant) == nil && LegalRequestID(r.RequestID)
 	if !legal {
 		return "", false, nil
 	}
@@ -160,7 +160,7 @@ func (a *Admission) violations(r Request) []errcode.Violation {
 	if err := subject.CheckToken(r.Tenant); err != nil {
 		add("tenant", "%v", err)
 	}
-	if !legalRequestID(r.RequestID) {
+	if !LegalRequestID(r.RequestID) {
 		add("request_id", "must be 1 to %d printable ASCII characters", maxRequestID)
 	}
 	if r.RetryOf != "" && !jobID(r.RetryOf) {
@@ -192,8 +192,9 @@ func jobID(id string) bool {
 	return ok
 }
 
-// legalRequestID accepts printable ASCII and the empty string.
-func legalRequestID(id string) bool {
+// LegalRequestID reports whether id has at most 255 characters, all printable ASCII. It accepts the
+// empty string.
+func LegalRequestID(id string) bool {
 	for i := range len(id) {
 		if id[i] < 0x20 || id[i] > 0x7e {
 			return false

@@ -61,6 +61,13 @@ func (a *Admission) guess(d body.Document) parsedBody {
 	return readVideo(first, d)
 }
 
+// maxModel is the number of bytes that genbus repeats of an unknown model.
+const maxModel = 128
+
+// Model returns the model that a refused request names: up to 128 bytes, or "" if its body names
+// none.
+func (a *Admission) Model(r Request) string { return errcode.Clip(a.readBody(r).model, maxModel) }
+
 // route finds the model's route. It refuses a body that is not in the route's protocol, because the
 // body would have a different meaning there.
 func (a *Admission) route(r Request, f parsedBody, c *Checked) error {
@@ -90,7 +97,7 @@ func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 	if _, ok := cfg.Route(other, model); ok {
 		but = ", but a " + other + " route does"
 	}
-	return errcode.New(errcode.ModelNotFound, "no %s route serves the model %q%s; see GET /v1/models", kind, errcode.Clip(model, 128), but)
+	return errcode.New(errcode.ModelNotFound, "no %s route serves the model %q%s; see GET /v1/models", kind, errcode.Clip(model, maxModel), but)
 }
 
 // wrongProtocol returns an error that names the correct path.
@@ -100,5 +107,5 @@ func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string)
 		where = "; use " + registry.CreatePath(p, cfg.HTTP.Segments[p.Name]) + " with a body in that protocol"
 	}
 	return errcode.New(errcode.WrongProtocol, "the model %q is served by protocol %q, not %q%s",
-		errcode.Clip(model, 128), route.Protocol, errcode.Clip(wanted, 64), where)
+		errcode.Clip(model, maxModel), route.Protocol, errcode.Clip(wanted, 64), where)
 }

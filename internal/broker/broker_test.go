@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -321,6 +323,27 @@ func TestEveryLostStreamIsCounted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAnUnusableDataDirectoryIsNamed proves that an error about files in the data directory names the
+// setting. The files stand for some that genbus may not write, which root may write in a test.
+func TestAnUnusableDataDirectoryIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(dir string) error{
+		"the directory": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"the lock":      func(dir string) error { return os.MkdirAll(filepath.Join(dir, "genbus.lock"), 0o700) },
+		"the store": func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600))
+		},
+	} {
+		o := broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: filepath.Join(t.TempDir(), "data"), NoSync: true}}
+		if err := spoil(o.Embedded.DataDir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := broker.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "nats.data_dir (GENBUS_DATA_DIR): ") || !strings.Contains(err.Error(), o.Embedded.DataDir) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestDataDirectoryIsLocked(t *testing.T) {

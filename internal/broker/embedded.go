@@ -78,7 +78,7 @@ func lockDir(dir string) (*flock.Flock, error) {
 	lock := flock.New(path)
 	held, err := lock.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, fmt.Errorf("nats.data_dir (GENBUS_DATA_DIR): lock %s: %w", path, err)
 	}
 	if !held {
 		return nil, fmt.Errorf("data directory %s is in use by another genbus (lock %s); stop it, or set nats.data_dir (GENBUS_DATA_DIR)", dir, path)
@@ -100,12 +100,24 @@ func startServer(o Embedded, log *slog.Logger) (*server.Server, error) {
 	}
 	s.SetLoggerV2(serverLog{log.With("component", "nats-server")}, false, false, false)
 	s.Start()
-	if !s.ReadyForConnections(30 * time.Second) {
+	if err := started(s, o); err != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, fmt.Errorf("the embedded NATS server did not start on %q within 30s", o.Listen)
+		return nil, err
 	}
 	return s, nil
+}
+
+// started waits until a server accepts connections. A server that cannot use its store never does,
+// and says why only in its log. It claims to have JetStream then, but its account has none.
+func started(s *server.Server, o Embedded) error {
+	if !s.GlobalAccount().JetStreamEnabled() {
+		return fmt.Errorf("nats.data_dir (GENBUS_DATA_DIR): JetStream cannot use %s; the error of the NATS server is in the log", o.DataDir)
+	}
+	if !s.ReadyForConnections(30 * time.Second) {
+		return fmt.Errorf("the embedded NATS server did not start on %q within 30s", o.Listen)
+	}
+	return nil
 }
 
 // tryAddress fails if addr is in use. The server would only log the error and keep callers waiting.

@@ -19,7 +19,7 @@ import (
 
 // connection holds the flags for calling genbus over gRPC.
 type connection struct {
-	Server     string `help:"gRPC address, host:port." default:"127.0.0.1:9090"`
+	Server     string `help:"gRPC address, host or host:port; the default port is 9090." default:"127.0.0.1:9090"`
 	KeyFile    string `help:"File with the key. Default: GENBUS_API_KEY (operator commands: GENBUS_OPERATOR_KEY), or the file named by GENBUS_API_KEY_FILE." type:"path"`
 	TLS        bool   `help:"Use TLS; implied by --ca, --cert and --server-name." name:"tls"`
 	CA         string `help:"PEM file of certificates to trust instead of the system's." name:"ca" type:"path"`
@@ -30,7 +30,19 @@ type connection struct {
 }
 
 // DefaultServer is the gRPC address of a genbus on this machine.
-const DefaultServer = "127.0.0.1:9090"
+const DefaultServer = "127.0.0.1:" + defaultPort
+
+const defaultPort = "9090"
+
+// address returns the server's address. A host without a port gets defaultPort, where gRPC would use
+// 443. Paths and URLs of other gRPC resolvers stay as they are.
+func (c *connection) address() string {
+	_, _, err := net.SplitHostPort(c.Server)
+	if err == nil || c.Server == "" || strings.Contains(c.Server, "/") {
+		return c.Server
+	}
+	return net.JoinHostPort(strings.Trim(c.Server, "[]"), defaultPort)
+}
 
 // given reports whether a flag on the command line selects gRPC.
 func (c *connection) given() bool {
@@ -51,7 +63,7 @@ func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(c.Server, grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(noticeInterceptor), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	conn, err := grpc.NewClient(c.address(), grpc.WithTransportCredentials(creds), grpc.WithUnaryInterceptor(noticeInterceptor), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, WrongUse("--server: %w", err)
 	}
@@ -100,8 +112,8 @@ func (c *connection) key(env string) (string, error) {
 
 func (c *connection) credentials(key bool) (credentials.TransportCredentials, error) {
 	if !c.secure() {
-		if key && !c.Plaintext && !IsLoopback(c.Server) {
-			return nil, WrongUse("refusing to send the key unencrypted to %s: use --tls, or --plaintext if the network is safe", c.Server)
+		if key && !c.Plaintext && !IsLoopback(c.address()) {
+			return nil, WrongUse("refusing to send the key unencrypted to %s: use --tls, or --plaintext if the network is safe", c.address())
 		}
 		return insecure.NewCredentials(), nil
 	}

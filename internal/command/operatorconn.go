@@ -35,13 +35,13 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	case e.code != "" || e.s.Code() != codes.Unavailable:
 		return err
 	}
-	speaksTLS, absent := probe(ctx, c.Server)
+	speaksTLS, absent := probe(ctx, c.address())
 	switch {
 	case absent != nil:
-		return exitError{ExitUnavailable, fmt.Errorf("cannot reach genbus at %s (--server): %w", c.Server, absent)}
+		return exitError{ExitUnavailable, fmt.Errorf("cannot reach genbus at %s (--server): %w", c.address(), absent)}
 	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"),
 		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // the server sent something other than an HTTP/2 frame
-		return WrongUse("%s does not speak gRPC (--server): it may be an HTTP or NATS address; the default gRPC address is %s", c.Server, DefaultServer)
+		return WrongUse("%s does not speak gRPC (--server): it may be an HTTP or NATS address; the default gRPC address is %s", c.address(), DefaultServer)
 	case c.secure():
 		return adviceFor(err, e.s.Message())
 	case speaksTLS:

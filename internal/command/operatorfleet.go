@@ -36,17 +36,24 @@ func (replicasCommand) Run(ctx context.Context, o *Operator, out io.Writer) erro
 	})
 }
 
-// upstreams prints one line per replica, upstream and key.
+// upstreams prints one line per replica and upstream, and one more for each key if there are
+// several. A count appears only on the line of what it counts, so that readers may add them up.
 func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 	if p.json {
 		return p.asJSON(m)
 	}
 	var rows []string
 	for _, on := range m.GetUpstreams() {
-		u := on.GetUpstream()
-		for _, k := range u.GetKeys() {
-			rows = append(rows, cells(upstreamKeyOf(u.GetName(), k.GetName()), on.GetReplica(), keyState(u, k), heldWith(k), fmt.Sprint(k.GetWaiting()),
-				share(u.GetCallsFailed(), u.GetCalls()), share(u.GetPollsFailed(), u.GetPolls()), lastFailure(u)))
+		u, keys := on.GetUpstream(), on.GetUpstream().GetKeys()
+		name, state, held, waiting := u.GetName(), keyState(u, nil), "", ""
+		if len(keys) == 1 {
+			name, state, held, waiting = upstreamKeyOf(name, keys[0].GetName()), keyState(u, keys[0]), heldWith(keys[0]), fmt.Sprint(keys[0].GetWaiting())
+			keys = nil
+		}
+		rows = append(rows, cells(name, on.GetReplica(), state, held, waiting,
+			share(u.GetCallsFailed(), u.GetCalls()), share(u.GetPollsFailed(), u.GetPolls()), lastFailure(u)))
+		for _, k := range keys {
+			rows = append(rows, cells(upstreamKeyOf(name, k.GetName()), on.GetReplica(), keyState(u, k), heldWith(k), fmt.Sprint(k.GetWaiting()), "", "", ""))
 		}
 	}
 	if err := p.table("UPSTREAM\tREPLICA\tSTATE\tHELD\tWAITING\tCALLS FAILED, 5 MIN\tPOLLS FAILED\tLAST FAILURE", rows); err != nil {
@@ -55,7 +62,8 @@ func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 	return p.silent(m.GetSilent())
 }
 
-// keyState returns the reason why a key gets no jobs, or "in use" if there is none.
+// keyState returns the reason why a key gets no jobs, or "in use" if there is none. Without a key it
+// considers only the upstream.
 func keyState(u *genbusv1.UpstreamState, k *genbusv1.UpstreamKeyState) string {
 	by := ""
 	if k.GetHttpStatus() != 0 {

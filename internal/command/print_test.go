@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -101,6 +102,32 @@ func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
 		if err := created(row.err, row.to, "r1"); errors.Is(err, client.ErrAcceptanceUnknown) != row.want || strings.Contains(err.Error(), "r1") != row.want {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestUpstreamCountsAppearOnce checks that the counts of an upstream are not repeated for each of its
+// keys.
+func TestUpstreamCountsAppearOnce(t *testing.T) {
+	t.Parallel()
+	of := func(name string, keys ...*genbusv1.UpstreamKeyState) *genbusv1.UpstreamOnReplica {
+		return &genbusv1.UpstreamOnReplica{Replica: "r1", Upstream: &genbusv1.UpstreamState{Name: name, Calls: 7, CallsFailed: 3, Polls: 5, PollsFailed: 2, LastError: "HTTP 503", LastErrorAt: &timestamppb.Timestamp{}, Keys: keys}}
+	}
+	var out strings.Builder
+	err := printer{out: &out}.upstreams(&genbusv1.ListUpstreamsResponse{Upstreams: []*genbusv1.UpstreamOnReplica{
+		of("a", &genbusv1.UpstreamKeyState{InHand: 1}),
+		of("b", &genbusv1.UpstreamKeyState{Name: "only", InHand: 2}),
+		of("c", &genbusv1.UpstreamKeyState{Name: "one", InHand: 3}, &genbusv1.UpstreamKeyState{Name: "two", InHand: 4, MaxConcurrent: 9, Waiting: 6, CooldownUntil: &timestamppb.Timestamp{}, HttpStatus: 401}),
+	}})
+	const want = `
+UPSTREAM  REPLICA  STATE                                                   HELD    WAITING  CALLS FAILED, 5 MIN  POLLS FAILED  LAST FAILURE
+a         r1       in use                                                  1       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+b/only    r1       in use                                                  2       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+c         r1       in use                                                  -       -        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+c/one     r1       in use                                                  3       0        -                    -             -
+c/two     r1       key refused (401), not used until 1970-01-01T00:00:00Z  4 of 9  6        -                    -             -
+`
+	if diff := cmp.Diff(want[1:], out.String()); err != nil || diff != "" {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 }
 

@@ -62,9 +62,42 @@ func TestInvalidRequestsBecomeDeadLetters(t *testing.T) {
 	if !codes["invalid_request"] || !codes["model_not_found"] {
 		t.Errorf("codes: %v", codes)
 	}
-	for id, code := range map[string]string{missing: "invalid_request", unknown: "model_not_found"} {
-		if end := last(follow(t, r.log, id)); end.Job.GetError().GetCode() != code {
-			t.Errorf("%s ended %v, want %s", id, end.Job.GetError(), code)
+	for id, want := range map[string][2]string{missing: {"invalid_request", ""}, unknown: {"model_not_found", "no-such-model"}} {
+		if end := last(follow(t, r.log, id)); end.Job.GetError().GetCode() != want[0] || end.Job.GetModel() != want[1] {
+			t.Errorf("%s of the model %q ended %v, want %q", id, end.Job.GetModel(), end.Job.GetError(), want)
+		}
+	}
+}
+
+// TestRefusedJobsNameTheirModel proves that the job of a refused request has the model that the
+// request names, in whichever member, and no more of it than the error shows.
+func TestRefusedJobsNameTheirModel(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	in := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
+	long := strings.Repeat("m", 129)
+	for name, row := range map[string]struct {
+		kind       subject.Kind
+		body, want string
+	}{
+		"a chat":                {subject.Chat, `{"model":"none","messages":[{"role":"user","content":"a"}]}`, "none"},
+		"a chat without a text": {subject.Chat, `{"model":"none"}`, "none"},
+		"a video":               {subject.Video, `{"model":"none","prompt":"a"}`, "none"},
+		"a video of kling":      {subject.Video, `{"model_name":"none","prompt":"a"}`, "none"},
+		"a video of jimeng":     {subject.Video, `{"req_key":"none","prompt":"a"}`, "none"},
+		"a long name":           {subject.Video, `{"model":"` + long + `","prompt":"a"}`, long[:128]},
+		"no name":               {subject.Video, `{"model":7,"prompt":"a"}`, ""},
+		"no JSON":               {subject.Video, `{"model":"none"`, ""},
+		"nothing":               {subject.Chat, ``, ""},
+	} {
+		request := admission.Request{Kind: row.kind, Tenant: "acme", RequestID: name, Body: body.Parse([]byte(row.body))}
+		if err := in.intake(row.kind).RecordRefusal(t.Context(), request, request.JobID(), errcode.New(errcode.InvalidRequest, "x")); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		e, err := in.log.Get(t.Context(), subject.JobName{Kind: row.kind, Tenant: "acme", ID: request.JobID()})
+		if err != nil || e.Job.GetModel() != row.want {
+			t.Errorf("%s: the model is %q, %v", name, e.Job.GetModel(), err)
 		}
 	}
 }

@@ -110,7 +110,9 @@ func both(message string) []string { return []string{message, message + "JSON"} 
 
 func ofKind(n subject.Space, k subject.Kind) []channel {
 	request, reply, event := "VideoRequest", "VideoAccepted", "VideoTaskEvent"
+	called := " Without another request ID, the header Nats-Msg-Id is the request ID."
 	if k == subject.Chat {
+		called = ""
 		request, reply, event = "ChatRequest", "ChatAccepted", "ChatEvent"
 	}
 	kind := string(k)
@@ -122,7 +124,7 @@ func ofKind(n subject.Space, k subject.Kind) []channel {
 		},
 		{
 			id: kind + "Call", address: n.Call(k, aTenant), title: "Request-reply for " + kind + "s", action: "receive",
-			description: "The reply is the accepted job or the error, in the encoding of the request.",
+			description: "The reply is the accepted job or the error, in the encoding of the request." + called,
 			messages:    both(request), replies: append(both(reply), both("Refused")...),
 		},
 		{

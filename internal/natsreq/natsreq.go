@@ -183,6 +183,15 @@ func addRequestID(r *admission.Request, requestID string) error {
 	return nil
 }
 
+// UseMessageID makes the Nats-Msg-Id of a video its request ID, if it is a legal one and the request
+// has no other. It is for calls, where no stream reads this header, after Uploads.Complete.
+func (in *Incoming) UseMessageID(header nats.Header) {
+	id := get(header, nats.MsgIdHdr)
+	if in.Kind == subject.Video && in.RequestID == "" && admission.LegalRequestID(id) {
+		in.RequestID = id
+	}
+}
+
 // get reads a header without regard to letter case, because nats.Header is case-sensitive and some
 // clients write Content-Type. The lower-case spelling takes precedence.
 func get(header nats.Header, key string) string {

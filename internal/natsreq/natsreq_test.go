@@ -65,6 +65,10 @@ func TestDecode(t *testing.T) {
 			names.Request(subject.Chat, "acme"), nil, chat,
 			admission.Request{Kind: subject.Chat, Tenant: "acme", Ingress: telemetry.IngressNATS, Body: body.Parse([]byte(`{"model": "m"}`))},
 		},
+		"a message ID in the inbox": {
+			names.Request(subject.Video, "acme"), nats.Header{"content-type": {"application/json"}, "Nats-Msg-Id": {"m1"}}, []byte(`{}`),
+			admission.Request{Kind: subject.Video, Tenant: "acme", Ingress: telemetry.IngressNATS, Body: body.Parse([]byte(`{}`))},
+		},
 		"JSON": {
 			names.Request(subject.Chat, "acme"),
 			nats.Header{"Content-Type": {"application/json; charset=utf-8"}, "genbus-request-id": {"r2"}, "genbus-labels": {" k = v , e%2C=%25"}},

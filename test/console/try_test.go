@@ -4,6 +4,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/listener/certtest"
 )
 
 // TestTryAChat proves that the reply of a chat arrives in pieces.
@@ -110,4 +113,22 @@ func TestTheCurlCommandWorks(t *testing.T) {
 			t.Errorf("%s: %v %s", command, err, out)
 		}
 	}
+}
+
+// TestTheGRPCCommandKnowsTLS proves that the command trusts the server's authority, and names a host
+// that the browser has reached if the server listens on all addresses.
+func TestTheGRPCCommandKnowsTLS(t *testing.T) {
+	t.Parallel()
+	w := start(t, withOperators, withTenants("acme"), func(c *config.Config) {
+		c.GRPC.Addr = "0.0.0.0:0"
+		c.GRPC.TLS.CertFile, c.GRPC.TLS.KeyFile = certtest.New(t, "ca").Issue("127.0.0.1")
+	})
+	b := open(t, w.base).login(opsKey)
+	b.goTo("/console/try")
+	b.until("command", `document.getElementById("cmd-grpcurl").textContent.startsWith("grpcurl")`)
+	command := eval[string](b, `document.getElementById("cmd-grpcurl").textContent`)
+	if !strings.HasPrefix(command, `grpcurl -cacert "$CA" -H "Authorization: Bearer $KEY" -d '`) || !strings.Contains(command, "' 127.0.0.1:") {
+		t.Errorf("the command is %s", command)
+	}
+	b.shows("For TLS, the commands need CA,")
 }

@@ -67,7 +67,7 @@ func (r *running) videos(t *testing.T) {
 	if _, err := js.PublishMsg(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	// JetStream headers have no effect, because no stream stores this request.
+	// Apart from Nats-Msg-Id, the request ID, JetStream headers have no effect, because no stream stores this request.
 	id := r.call(ask, "video", `{"model":"sandbox-video","prompt":"a cat"}`, "Nats-Rollup", "all", "Nats-Msg-Id", "x", "Nats-Expected-Last-Sequence", "999")
 	r.completed(read, id)
 	r.completed(read, r.create(`{"model":"sandbox-video","prompt":"a cat"}`))

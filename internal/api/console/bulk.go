@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +36,7 @@ func (p bulkPage) Mark() string { return p.mark }
 
 func newBulkPage(r *query) bulkPage {
 	p := bulkPage{Do: r.get("do"), Filters: url.Values{}, Tasks: r.get("tasks")}
-	for _, name := range append(filters, "code") {
+	for _, name := range bulkFilters(p.Do) {
 		for _, v := range r.values[name] {
 			if v != "" {
 				p.Filters.Add(name, v)
@@ -48,14 +47,24 @@ func newBulkPage(r *query) bulkPage {
 	return p
 }
 
+// bulkFilters returns the query parameters that filter what a bulk action affects.
+func bulkFilters(do string) []string {
+	switch do {
+	case "cancel":
+		return filters
+	case "redrive", "drop":
+		return deadLetterFilters
+	default:
+		return nil
+	}
+}
+
 // bulkView is the page that shows how many items an action would affect and offers to run it.
 var bulkView = view{"bulk", "Bulk action", "bulk", loadBulk, false}
 
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
-	for name := range r.values { // ignoring a mistyped filter would select too much
-		if !slices.Contains(append([]string{"do", "code", "tasks", "done"}, filters...), name) {
-			return nil, errcode.Invalid([]errcode.Violation{{Field: name, Description: "is not a filter of a bulk action"}})
-		}
+	if err := r.only(append([]string{"do", "tasks"}, bulkFilters(r.get("do"))...)...); err != nil {
+		return nil, err
 	}
 	p := newBulkPage(r)
 	if p.Do == "attach" && p.Tasks == "" {

@@ -305,6 +305,20 @@ func TestAJobShowsItsHolder(t *testing.T) {
 	}
 }
 
+// TestOnlyVideosShowProgress checks that the events of a chat, which has no progress, do not show any.
+func TestOnlyVideosShowProgress(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	video, chat := w.CreateVideo(), w.SubmitChat("")
+	b := newBrowser(w)
+	for path, want := range map[string]bool{"video/default/" + video: true, "chat/default/" + chat: false} {
+		a := b.get("/console/jobs/" + path)
+		if !strings.Contains(a.body, "Events, oldest first") || strings.Contains(a.body, "Progress</th>") != want || strings.Contains(a.body, "0 %") != want {
+			t.Errorf("%s: progress is %t in\n%s", path, !want, a.body)
+		}
+	}
+}
+
 // hostile would run a script, break out of an attribute or leave a template if it were not escaped.
 const hostile = `"><script>alert(1)</script>{{.}}'` + "`${1}" + `<img src=x onerror=alert(1)>`
 
@@ -347,6 +361,77 @@ func TestAWrongFilterStays(t *testing.T) {
 		"/decisions?page_token=x&code=invalid": `name="code" list="codes" value="invalid"`,
 	} {
 		if a := b.get("/console" + path); a.status != http.StatusBadRequest || !strings.Contains(a.body, `class="error"`) || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// TestTryKnowsTLS checks that the commands of the Try page have the TLS flags that each server needs.
+func TestTryKnowsTLS(t *testing.T) {
+	t.Parallel()
+	const authority, certificate = "<code>CA</code>", "<code>CERT_KEY</code>"
+	for name, row := range map[string]struct {
+		change    func(*config.Config)
+		has, lack []string
+	}{
+		"no TLS": {func(*config.Config) {}, []string{`data-grpc-tls=" -plaintext"`, `data-http-tls=""`, `data-nats-tls=""`}, []string{authority, certificate}},
+		"gRPC": {
+			func(c *config.Config) { c.GRPC.TLS = config.ServerTLS{CertFile: "c", KeyFile: "k"} },
+			[]string{`data-grpc-tls=" -cacert &#34;$CA&#34;"`, `data-http-tls=""`, authority},
+			[]string{certificate},
+		},
+		"gRPC and HTTP with client certificates": {
+			func(c *config.Config) {
+				c.GRPC.TLS = config.ServerTLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}
+				c.HTTP.TLS = c.GRPC.TLS
+			},
+			[]string{
+				`data-grpc-tls=" -cacert &#34;$CA&#34; -cert &#34;$CERT&#34; -key &#34;$CERT_KEY&#34;"`,
+				`data-http-tls=" --cacert &#34;$CA&#34; --cert &#34;$CERT&#34; --key &#34;$CERT_KEY&#34;"`, authority, certificate,
+			},
+			nil,
+		},
+		"NATS": {
+			func(c *config.Config) { c.NATS.TLS = config.TLS{CertFile: "c", KeyFile: "k", CAFile: "a"} },
+			[]string{`data-nats-tls=" --tlsca &#34;$CA&#34; --tlscert &#34;$CERT&#34; --tlskey &#34;$CERT_KEY&#34;"`, `data-grpc-tls=" -plaintext"`, certificate},
+			nil,
+		},
+		"a cluster": {func(c *config.Config) {
+			c.NATS.URL, c.NATS.TLS = "tls://n:4222", config.TLS{CertFile: "c", KeyFile: "k"}
+		}, []string{`data-nats-tls=""`}, []string{authority}},
+	} {
+		body := newBrowser(apitest.New(t, row.change)).get("/console/try").body
+		for _, want := range row.has {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %s in\n%s", name, want, body)
+			}
+		}
+		for _, other := range row.lack {
+			if strings.Contains(body, other) {
+				t.Errorf("%s: %s in\n%s", name, other, body)
+			}
+		}
+	}
+}
+
+// TestNoFilterIsIgnored checks that a filter that a page does not have, or cannot read, is refused and
+// explained. Ignoring it would list everything.
+func TestNoFilterIsIgnored(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(apitest.New(t))
+	for path, want := range map[string]string{
+		"/jobs?code=deadline_exceeded":    "code: is unknown; use one of kind, status, phase, tenant, route, model, upstream, upstream_key, error_code, ",
+		"/jobs?state=failed&kind=video":   "state: is unknown; use one of ",
+		"/decisions?error_code=x":         "error_code: is unknown; use one of kind, tenant, code",
+		"/decisions?letter=7":             "letter: is unknown; ",
+		"/tenants?tenant=acme":            "tenant: is unknown; use one of kind, route",
+		"/audit?job=x":                    "job: is unknown; use one of operator, action, job_id, ",
+		"/audit?letter=seven":             "letter: must be the number of a dead letter",
+		"/bulk?do=cancel&code=x":          "code: is unknown; use one of do, ",
+		"/bulk?do=redrive&error_code=x":   "error_code: is unknown; use one of do, tasks, kind, tenant, code",
+		"/bulk?do=drop&tenant=a&status=x": "status: is unknown; ",
+	} {
+		if a := b.get("/console" + path); a.status != http.StatusBadRequest || !strings.Contains(a.body, want) || strings.Contains(a.body, `class="total"`) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}

@@ -10,7 +10,13 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
+// deadLetterFilters are the query parameters that filter dead letters.
+var deadLetterFilters = []string{"kind", "tenant", "code"}
+
 func loadDecisions(ctx context.Context, c *Console, r *query) (any, error) {
+	if err := r.only(append(deadLetterFilters, "page_token")...); err != nil {
+		return nil, err
+	}
 	return c.api.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{
 		Kind: r.get("kind"), Tenant: r.get("tenant"), Code: r.get("code"), PageSize: jobsPageSize, PageToken: r.get("page_token"),
 	})

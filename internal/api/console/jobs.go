@@ -24,6 +24,9 @@ const jobsPageSize = 50
 var filters = []string{"kind", "status", "phase", "tenant", "route", "model", "upstream", "upstream_key", "error_code", "id", "label", "created_after", "created_before", "updated_after", "updated_before"}
 
 func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
+	if err := r.only(append(filters, "order", "page_token")...); err != nil {
+		return nil, err
+	}
 	m, err := jobsRequest(r)
 	if err != nil {
 		return nil, err

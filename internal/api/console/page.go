@@ -3,9 +3,10 @@ package console
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,10 +62,15 @@ type query struct {
 
 func (q *query) get(name string) string { return q.values.Get(name) }
 
-// number returns a numeric parameter, or 0 if it is not a number.
-func (q *query) number(name string) uint64 {
-	n, _ := strconv.ParseUint(q.get(name), 10, 64)
-	return n
+// only refuses parameters other than names and done. Ignoring a mistyped filter would select too
+// much.
+func (q *query) only(names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(q.values)) {
+		if name != "done" && !slices.Contains(names, name) {
+			return errcode.Invalid([]errcode.Violation{{Field: errcode.Clip(name, 64), Description: "is unknown; use one of " + strings.Join(names, ", ")}})
+		}
+	}
+	return nil
 }
 
 // loadTimeout bounds the API calls for one page.

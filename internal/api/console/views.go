@@ -3,11 +3,14 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -66,6 +69,9 @@ func upstreamNames(out *genbusv1.ListUpstreamsResponse) (names []string) {
 }
 
 func loadTenants(ctx context.Context, c *Console, r *query) (any, error) {
+	if err := r.only("kind", "route"); err != nil {
+		return nil, err
+	}
 	return c.api.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: r.get("kind"), Route: r.get("route"), PageSize: 100})
 }
 
@@ -78,9 +84,16 @@ func loadStreams(ctx context.Context, c *Console, _ *query) (any, error) {
 }
 
 func loadAudit(ctx context.Context, c *Console, r *query) (any, error) {
+	if err := r.only("operator", "action", "job_id", "route", "tenant", "letter", "page_token"); err != nil {
+		return nil, err
+	}
+	letter, err := strconv.ParseUint(cmp.Or(r.get("letter"), "0"), 10, 64)
+	if err != nil {
+		return nil, errcode.Invalid([]errcode.Violation{{Field: "letter", Description: "must be the number of a dead letter"}})
+	}
 	return c.api.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{
 		Operator: r.get("operator"), Action: r.get("action"), JobId: strings.TrimSpace(r.get("job_id")), Route: r.get("route"), Tenant: r.get("tenant"),
-		Letter: r.number("letter"), PageSize: jobsPageSize, PageToken: r.get("page_token"),
+		Letter: letter, PageSize: jobsPageSize, PageToken: r.get("page_token"),
 	})
 }
 
@@ -96,11 +109,40 @@ type tryPage struct {
 	VideoSubject  string
 	ChatSubject   string
 	GRPC, NATSURL string
+	// HTTPTLS, GRPCTLS and NATSTLS are the TLS flags of curl, grpcurl and nats. CA and Certificate
+	// report whether they need a file of certificates to trust, and a client certificate.
+	HTTPTLS, GRPCTLS, NATSTLS string
+	CA, Certificate           bool
+}
+
+// setTLS sets the flags for servers with TLS.
+func (p *tryPage) setTLS(cfg *config.Config) {
+	nats := config.ServerTLS{}
+	if cfg.NATS.Embedded() {
+		nats = config.ServerTLS{CertFile: cfg.NATS.TLS.CertFile, ClientCAFile: cfg.NATS.TLS.CAFile}
+	}
+	p.HTTPTLS = p.trust(cfg.HTTP.TLS, "--cacert", "--cert", "--key")
+	p.GRPCTLS = cmp.Or(p.trust(cfg.GRPC.TLS, "-cacert", "-cert", "-key"), " -plaintext")
+	p.NATSTLS = p.trust(nats, "--tlsca", "--tlscert", "--tlskey")
+}
+
+// trust returns a client's flags for a server, or "" without TLS.
+func (p *tryPage) trust(t config.ServerTLS, ca, cert, key string) string {
+	if !t.Enabled() {
+		return ""
+	}
+	p.CA = true
+	if t.ClientCAFile == "" {
+		return fmt.Sprintf(` %s "$CA"`, ca)
+	}
+	p.Certificate = true
+	return fmt.Sprintf(` %s "$CA" %s "$CERT" %s "$CERT_KEY"`, ca, cert, key)
 }
 
 func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 	cfg := c.Config.Now()
 	p := tryPage{Keys: len(cfg.APIKeys) > 0, GRPC: c.GRPCAddr, NATSURL: c.NATSURL}
+	p.setTLS(cfg)
 	for _, r := range cfg.Routes {
 		for _, m := range r.Models {
 			m = strings.TrimSuffix(m, "*") // for a pattern, the user types the rest of the name

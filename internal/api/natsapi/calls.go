@@ -231,6 +231,7 @@ func (c *calls) submit(ctx context.Context, subj string, header nats.Header, dat
 	release, err := c.uploads.Complete(ctx, &in, callSlotWait)
 	defer release()
 	if err == nil {
+		in.UseMessageID(header)
 		e, err = c.core.Jobs.Submit(ctx, in.Request)
 	}
 	return e, in.Upload, err

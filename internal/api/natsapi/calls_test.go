@@ -71,6 +71,53 @@ func TestCalls(t *testing.T) {
 	})
 }
 
+// TestMessageID checks that the Nats-Msg-Id of a video is its request ID if it fits and the request
+// has no other.
+func TestMessageID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Calls()
+	typed, named := apitest.VideoRequest("a").GetRequest(), apitest.VideoRequest("a").GetRequest()
+	named.RequestId = "own"
+	for name, row := range map[string]struct {
+		kind   subject.Kind
+		header nats.Header
+		data   []byte
+		want   string
+	}{
+		"Protobuf":               {subject.Video, nats.Header{"Nats-Msg-Id": {"m 1"}}, marshal(t, typed), "m 1"},
+		"stored":                 {subject.Video, nats.Header{"Nats-Msg-Id": {"m2"}}, w.upload("stored", typed), "m2"},
+		"JSON, in lower case":    {subject.Video, nats.Header{"content-type": {"application/json"}, "nats-msg-id": {"m3"}}, []byte(apitest.VideoBody), "m3"},
+		"one in the message":     {subject.Video, nats.Header{"Nats-Msg-Id": {"m4"}}, marshal(t, named), "own"},
+		"one in a stored":        {subject.Video, nats.Header{"Nats-Msg-Id": {"m5"}}, w.upload("named", named), "own"},
+		"one in a header":        {subject.Video, nats.Header{"Nats-Msg-Id": {"m6"}, "genbus-request-id": {"h"}}, marshal(t, typed), "h"},
+		"longer than 255":        {subject.Video, nats.Header{"Nats-Msg-Id": {strings.Repeat("a", 256)}}, marshal(t, typed), ""},
+		"not in printable ASCII": {subject.Video, nats.Header{"Nats-Msg-Id": {"order-ä"}}, marshal(t, typed), ""},
+		"of a chat":              {subject.Chat, nats.Header{"content-type": {"application/json"}, "Nats-Msg-Id": {"m7"}}, []byte(apitest.ChatBody), ""},
+	} {
+		subj := w.Broker.Names().Call(row.kind, "acme")
+		m := w.Call(subj, row.header, row.data)
+		id := m.Header.Get("genbus-job-id")
+		if id == "" {
+			t.Errorf("%s: %v", name, m.Header)
+			continue
+		}
+		if got := w.Entry(row.kind, "acme", id).Job.GetRequestId(); got != row.want {
+			t.Errorf("%s: the request ID is %q, want %q", name, got, row.want)
+		}
+	}
+	again := func(data []byte) nats.Header {
+		return w.Call(w.Broker.Names().Call(subject.Video, "acme"), nats.Header{"Nats-Msg-Id": {"again"}}, data).Header
+	}
+	first := again(marshal(t, typed))
+	if second := again(marshal(t, typed)); first.Get("genbus-job-id") == "" || second.Get("genbus-job-id") != first.Get("genbus-job-id") {
+		t.Errorf("sent twice: %v, then %v", first, second)
+	}
+	if other := again(marshal(t, apitest.VideoRequest("another prompt").GetRequest())); other.Get("genbus-error-code") != "idempotency_key_reused" {
+		t.Errorf("with another body: %v", other)
+	}
+}
+
 func TestCallErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -227,7 +227,7 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 		return nil
 	}
 	item := &genbusv1.WorkItem{
-		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: r.RequestID, AcceptedAt: timestamppb.Now(), Fingerprint: r.Fingerprint(),
+		Id: id, Kind: string(in.kind), Tenant: r.Tenant, Model: in.Admission.Model(r), RequestId: r.RequestID, AcceptedAt: timestamppb.Now(), Fingerprint: r.Fingerprint(),
 	}
 	current, err := in.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {

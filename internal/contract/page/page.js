@@ -9,12 +9,14 @@ const make = (tag, attributes, ...children) => {
 };
 const code = (text) => make("code", {}, text);
 
-// prose writes `words` as code, and the rest as it is.
+// prose writes `words` as code, lines that begin with "* " as a list, and the rest as it is.
 const prose = (text, tag = "p") => {
-  const e = make(tag, { class: "text" });
-  (text || "").trim().split("`").forEach((part, i) => e.append(i % 2 ? code(part) : part));
+  const parts = (text || "").trim().split(/\n*((?:^\* .*\n?)+)\n*/m);
+  const e = make(parts.length > 1 ? "div" : tag, { class: "text" });
+  parts.forEach((part, i) => e.append(...(i % 2 ? [make("ul", {}, ...part.trim().split("\n").map((line) => make("li", {}, ...words(line.slice(2)))))] : words(part))));
   return e;
 };
+const words = (text) => text.split("`").map((part, i) => i % 2 ? code(part) : part);
 
 const find = (doc, ref) => ref.slice(2).split("/").reduce((v, name) => v?.[name.replaceAll("~1", "/").replaceAll("~0", "~")], doc);
 const resolve = (doc, v) => { while (v?.$ref) v = find(doc, v.$ref); return v || {}; };

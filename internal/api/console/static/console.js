@@ -191,17 +191,20 @@ function wanted() {
   return { kind, own, body: primary ? own : typed, typed, key: f.get("key"), path: primary ? "/v1/video/generations" : "/genbus/v1/videos" };
 }
 
+// reachable names the host of this page in the address of a server that listens on all addresses.
+const reachable = (address) => address.replace(/(0\.0\.0\.0|\[::\])(?=:\d+$)/, location.hostname);
+
 const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 function sayCommands() {
-  const w = wanted(), key = form.elements.key ? ` -H "Authorization: Bearer $KEY"` : "";
+  const w = wanted(), data = form.dataset, key = form.elements.key ? ` -H "Authorization: Bearer $KEY"` : "";
   const say = (name, text) => { document.getElementById(`cmd-${name}`).textContent = text; };
-  say("curl", `curl -N${key} ${location.origin}${w.path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(w.body))}`);
+  say("curl", `curl -N${data.httpTls}${key} ${location.origin}${w.path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(w.body))}`);
   const method = w.kind === "chat" ? "genbus.v1.ChatService/StreamChatCompletion" : "genbus.v1.VideoService/CreateVideoTask";
-  say("grpcurl", `grpcurl -plaintext${key} -d ${quote(JSON.stringify({ request: w.typed }))} ${form.dataset.grpc} ${method}`);
-  const subject = form.dataset[`${w.kind}Subject`];
+  say("grpcurl", `grpcurl${data.grpcTls}${key} -d ${quote(JSON.stringify({ request: w.typed }))} ${reachable(data.grpc)} ${method}`);
+  const subject = data[`${w.kind}Subject`];
   const { stream, ...plain } = w.own;
-  say("nats", `nats${form.dataset.nats ? ` -s ${form.dataset.nats}` : ""} req ${subject} -H content-type:application/json ${quote(JSON.stringify(plain))}`);
+  say("nats", `nats${data.nats && ` -s ${reachable(data.nats)}`}${data.natsTls} req ${subject} -H content-type:application/json ${quote(JSON.stringify(plain))}`);
 }
 
 async function* blocks(response) {
