@@ -11,13 +11,13 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// read reads a task's state from a 2xx answer, wherever the server put it.
+// read reads a task's state. In a 2xx answer, it finds the state wherever the server put it.
 func (call PollCall) read(resp *http.Response, body []byte) (VideoState, bool, error) {
 	state, ok, err := call.Read(resp, body)
 	if err != nil {
 		return state, false, err
 	}
-	if !ok {
+	if !ok && resp.StatusCode/100 == 2 {
 		state, ok = searchState(resp, body)
 	}
 	if ok {
