@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -273,6 +275,43 @@ func TestNodeExample(t *testing.T) {
 		slow.finished = []string{"node", withSlowHandler(t, dir)}
 		slow.oneByOne(t, w, "node-finished")
 	})
+}
+
+// nodeVersion matches the lowest major version of Node in a page or in the engines of a package.
+var nodeVersion = regexp.MustCompile(`(?:Node |^>= ?)(\d+)`)
+
+// TestNodeExampleFitsItsPage proves that examples/node, with all its packages, runs on the version of
+// Node that docs/node.md asks for.
+func TestNodeExampleFitsItsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "node.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "node", "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lock struct {
+		Packages map[string]struct{ Engines struct{ Node string } }
+	}
+	if err := json.Unmarshal(data, &lock); err != nil {
+		t.Fatal(err)
+	}
+	said, err := strconv.Atoi(string(nodeVersion.FindSubmatch(page)[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range lock.Packages {
+		if p.Engines.Node == "" {
+			continue
+		}
+		if wants := nodeVersion.FindStringSubmatch(p.Engines.Node); wants == nil {
+			t.Errorf("%s needs Node %q, which this test cannot read", name, p.Engines.Node)
+		} else if n, err := strconv.Atoi(wants[1]); err != nil || n > said {
+			t.Errorf("%s needs Node %s, and docs/node.md says %d", name, p.Engines.Node, said)
+		}
+	}
 }
 
 // withSlowHandler writes a variant of finished.js whose handler never returns.
