@@ -53,7 +53,8 @@ func TestACallThatTimedOutIsRepeatedOnlyIfTheRouteSaysSo(t *testing.T) {
 					for i := range c.Routes {
 						if r := &c.Routes[i]; r.Kind == config.KindChat {
 							r.RetryTimeouts = allowed
-							r.Timeouts.FirstByte, r.Timeouts.Idle, r.Timeouts.Total = 300*time.Millisecond, 300*time.Millisecond, time.Second
+							r.Timeouts.FirstByte, r.Timeouts.Idle = 300*time.Millisecond, 300*time.Millisecond
+							r.Timeouts.Total = 3 * time.Second // all attempts have twice this time, with a wait of a second between them
 						}
 					}
 				}))
