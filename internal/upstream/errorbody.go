@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -272,18 +274,19 @@ func (f fields) rpcStatus() string {
 	return s
 }
 
-// fields are the members of an object, by name in lower case without underscores and hyphens.
+// fields are the members of an object, by squeezed name.
 type fields map[string]jsontext.Value
 
-// membersOf returns the members of an object, or nil.
+// membersOf returns the members of an object, or nil. Of names that squeeze alike, the last in byte
+// order wins, so that "code" wins over "Code" and "id" over "_id".
 func membersOf(v jsontext.Value) fields {
-	named, ok := object(v)
-	if !ok {
+	var members map[string]jsontext.Value
+	if v.Kind() != '{' || json.Unmarshal(v, &members, lax.Options) != nil {
 		return nil
 	}
-	f := make(fields, len(named))
-	for name, value := range named {
-		f[squeeze(name)] = value
+	f := make(fields, len(members))
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		f[squeeze(name)] = members[name]
 	}
 	return f
 }
@@ -295,14 +298,6 @@ func list(v jsontext.Value) []jsontext.Value {
 		return nil
 	}
 	return items
-}
-
-func object(v []byte) (map[string]jsontext.Value, bool) {
-	var fields map[string]jsontext.Value
-	if jsontext.Value(v).Kind() != '{' || json.Unmarshal(v, &fields, lax.Options) != nil {
-		return nil, false
-	}
-	return fields, true
 }
 
 // text returns the value of a JSON string, or "" for any other JSON value.

@@ -46,12 +46,12 @@ func parseModels(body []byte) ([]Model, error) {
 	}
 	models := make([]Model, 0, len(entries))
 	for _, raw := range entries {
-		fields, _ := object(raw)
+		fields := membersOf(raw)
 		id := text(fields["id"])
 		if id == "" {
 			continue
 		}
-		models = append(models, Model{ID: id, Created: seconds(fields["created"]), OwnedBy: text(fields["owned_by"]), Raw: raw})
+		models = append(models, Model{ID: id, Created: seconds(fields["created"]), OwnedBy: text(fields["ownedby"]), Raw: raw})
 	}
 	return models, nil
 }

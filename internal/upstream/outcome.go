@@ -124,8 +124,8 @@ func isWord(pattern, word string) bool {
 	return pattern == "" || matched && err == nil
 }
 
-// squeeze returns a word in lower case with only its letters and digits, and the * of a pattern.
-// Vendors write the same word as api_key_invalid, API-KEY-INVALID and ApiKeyInvalid.
+// squeeze returns a word or a member's name in lower case with only its letters and digits, and the *
+// of a pattern. Vendors write the same word as api_key_invalid, API-KEY-INVALID and ApiKeyInvalid.
 func squeeze(word string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '*' || unicode.IsLetter(r) || unicode.IsDigit(r) {

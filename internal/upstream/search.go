@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,8 +12,8 @@ import (
 )
 
 // This file finds values that servers put under other names, or deeper, than their protocol says.
-// The protocols read their own places first. Names are compared in lower case and without "_" and
-// "-", so that "taskid" matches "task_id", "taskId" and "TaskID".
+// The protocols read their own places first. Names are squeezed, so that "taskid" matches
+// "task_id", "taskId" and "TaskID".
 
 // maxSearchDepth limits how deep a value may be nested, as in
 // {"data":{"task_result":{"videos":[{"url"}]}}}.
@@ -43,25 +42,9 @@ var (
 	}
 )
 
-// plainMembers returns the members of a JSON object by their plain names. Any other value has none.
-func plainMembers(v jsontext.Value) map[string]jsontext.Value {
-	fields, _ := object(v)
-	plain := make(map[string]jsontext.Value, len(fields))
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if key := plainName(name); plain[key] == nil {
-			plain[key] = fields[name]
-		}
-	}
-	return plain
-}
-
-var plainer = strings.NewReplacer("_", "", "-", "")
-
-func plainName(name string) string { return plainer.Replace(strings.ToLower(name)) }
-
 // levels returns an answer's object and the objects inside its payload, the nearest to the top
 // first. With lists it also returns the first item of a list.
-func levels(answer jsontext.Value, lists bool) (found []map[string]jsontext.Value) {
+func levels(answer jsontext.Value, lists bool) (found []fields) {
 	level := []jsontext.Value{answer}
 	for range maxSearchDepth {
 		var below []jsontext.Value
@@ -72,7 +55,7 @@ func levels(answer jsontext.Value, lists bool) (found []map[string]jsontext.Valu
 			if v.Kind() != '{' {
 				continue
 			}
-			m := plainMembers(v)
+			m := membersOf(v)
 			found = append(found, m)
 			for _, name := range payloadNames {
 				below = append(below, m[name])
@@ -115,7 +98,7 @@ func searchTaskID(resp *http.Response, body []byte) string {
 
 // requestAsTask returns a request_id if it can only identify the task: xAI and fal answer with
 // little else. Next to a code, an error or a mere message, it identifies the call.
-func requestAsTask(found []map[string]jsontext.Value) string {
+func requestAsTask(found []fields) string {
 	if len(found) == 0 || saysWhy(found[0]["error"]) != (Problem{}) {
 		return ""
 	}
@@ -134,7 +117,7 @@ func requestAsTask(found []map[string]jsontext.Value) string {
 
 // isCallID reports whether an ID appears to identify the call and not the task.
 func isCallID(id string, resp *http.Response, body []byte) bool {
-	return id == RequestID(resp.Header) || strings.HasPrefix(strings.ToLower(id), "req") || id == identifier(plainMembers(body)["requestid"])
+	return id == RequestID(resp.Header) || strings.HasPrefix(strings.ToLower(id), "req") || id == identifier(membersOf(body)["requestid"])
 }
 
 // identifier returns the value of a string or of an integer, or "".
@@ -146,7 +129,7 @@ func identifier(v jsontext.Value) string {
 	return lax.First(id)
 }
 
-func firstText(m map[string]jsontext.Value, names []string) string {
+func firstText(m fields, names []string) string {
 	for _, name := range names {
 		if s := text(m[name]); s != "" {
 			return s
@@ -194,7 +177,7 @@ func findClips(v jsontext.Value, depth int) []Clip {
 	case '[':
 		return clipsOf(v, depth-1)
 	case '{':
-		m := plainMembers(v)
+		m := membersOf(v)
 		for _, name := range resultNames {
 			clips := findClips(m[name], depth-1)
 			if len(clips) == 1 && m[name].Kind() == '"' { // the object describes this result

@@ -76,7 +76,7 @@ func searchReason(body []byte) (why Problem, denied bool) {
 		}
 	}
 	for _, m := range found {
-		if withheld(m) || withheld(plainMembers(m["moderation"])) {
+		if withheld(m) || withheld(membersOf(m["moderation"])) {
 			return Problem{Message: "its moderation withheld the video"}, true
 		}
 	}
@@ -91,7 +91,7 @@ func searchReason(body []byte) (why Problem, denied bool) {
 }
 
 // withheld reports whether one of an object's members says that moderation withheld the result.
-func withheld(m map[string]jsontext.Value) bool {
+func withheld(m fields) bool {
 	if string(m["respectmoderation"]) == "false" { // xAI
 		return true
 	}

@@ -2,10 +2,9 @@ package chat
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/genbus/genbus/internal/body"
 )
 
 // finding is the kind of a JSON object in an answer.
@@ -15,12 +14,6 @@ const (
 	aChunk  finding = iota // a chunk or a whole reply
 	anError                // the upstream reports a failure
 	another                // an event to skip, such as {"type":"ping"}
-)
-
-// Types of errors without a type. They name the member that reports the failure.
-const (
-	typeBaseResp     = "base_resp"
-	typeFinishReason = "finish_reason"
 )
 
 var (
@@ -42,16 +35,15 @@ type findings struct {
 	finished bool // a choice with a finish_reason
 	typed    bool // a type, as events have that are not chunks
 	message  bool // the text of a bare error
-	failed   bool // an error at the top
-	// elsewhere is the body of an error that is not at the top, in a form that
-	// upstream.ParseErrorBody reads.
-	elsewhere []byte
+	failed   bool // an error in a place that upstream.ParseErrorBody reads
+	// reason is the body of the error that a finish_reason reports, or nil.
+	reason []byte
 }
 
 func (f *findings) kind() finding {
 	switch {
 	// A bare {"code":..,"message":..} is an error, too.
-	case f.failed, f.elsewhere != nil, f.message && !f.named && !f.choice:
+	case f.failed, f.reason != nil, f.message && !f.named && !f.choice:
 		return anError
 	case f.members == 0, f.typed && !f.named && !f.choice:
 		return another
@@ -60,27 +52,12 @@ func (f *findings) kind() finding {
 	}
 }
 
-// errorIn returns the body of the error in block.
+// errorIn returns the body of the error in block. An error object says more than a finish_reason.
 func (f *findings) errorIn(block []byte) []byte {
-	if f.failed || f.elsewhere == nil {
+	if f.failed || f.reason == nil {
 		return block
 	}
-	return f.elsewhere
-}
-
-// lookAtBaseResp finds a failure of MiniMax, which answers with status 200, without a choice, and
-// with a status_code other than 0.
-func (f *findings) lookAtBaseResp(v []byte) {
-	if code := body.FindMember(v, "status_code"); !isNothing(code) && string(code) != `"0"` {
-		f.found(typeBaseResp, code, body.FindMember(v, "status_msg"))
-	}
-}
-
-// lookAtChoiceError finds the error of a choice, which OpenRouter sends if a provider fails.
-func (f *findings) lookAtChoiceError(v []byte) {
-	if !isNothing(v) {
-		f.elsewhere = append(append([]byte(`{"error":`), v...), '}')
-	}
+	return f.reason
 }
 
 // lookAtReason reports whether v is a finish_reason, and finds those that mean a failure.
@@ -91,21 +68,8 @@ func (f *findings) lookAtReason(v []byte) bool {
 	word := bytes.TrimSpace(v[1 : len(v)-1])
 	like := func(other string) bool { return strings.EqualFold(string(word), other) }
 	if slices.ContainsFunc(failedReasons, like) {
-		f.found(typeFinishReason, v, []byte(`"the upstream ended the reply with finish_reason `+string(word)+`"`))
+		f.reason = fmt.Appendf(nil, `{"error":{"type":"finish_reason","code":%s,"message":"the upstream ended the reply with finish_reason %s"}}`, v, word)
 		return false
 	}
 	return !slices.ContainsFunc(notReasons, like)
-}
-
-// found notes an error whose code and message are JSON values. An error object says more and takes
-// precedence.
-func (f *findings) found(kind string, code, message []byte) {
-	if f.elsewhere != nil {
-		return
-	}
-	b := append([]byte(`{"error":{"type":"`+kind+`","code":`), code...)
-	if message != nil {
-		b = append(append(b, `,"message":`...), message...)
-	}
-	f.elsewhere = append(b, "}}"...)
 }

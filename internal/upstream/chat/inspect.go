@@ -106,8 +106,9 @@ func (p *progress) lookAtMember(c *body.Cursor, name []byte, f *findings) error 
 		f.typed = true
 	case "message", "detail", "msg":
 		f.message = !isNothing(c.Value()) || f.message
-	case typeBaseResp:
-		f.lookAtBaseResp(c.Value())
+	case "base_resp": // MiniMax
+		code := body.FindMember(c.Value(), "status_code")
+		f.failed = !isNothing(code) && string(code) != `"0"` || f.failed
 	case "obfuscation":
 		p.shape.hole(c, c.Value())
 	}
@@ -147,7 +148,7 @@ func (p *progress) lookAtChoice(c *body.Cursor, n int, f *findings) (index int, 
 		case "delta", "message":
 			p.lookAtDelta(c)
 		case "error":
-			f.lookAtChoiceError(c.Value())
+			f.failed = !isNothing(c.Value()) || f.failed // OpenRouter
 		}
 	}
 	return index, finished

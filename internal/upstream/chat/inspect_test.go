@@ -191,7 +191,7 @@ func decoded(block []byte) (found finding, finished map[int]bool, ok bool) {
 		var f findings
 		index := number(c.Index, n)
 		finished[index] = f.lookAtReason(c.FinishReason) || finished[index]
-		failed = failed || !isNothing(c.Error) || f.elsewhere != nil
+		failed = failed || !isNothing(c.Error) || f.reason != nil
 	}
 	part := top.Object != nil || top.ID != nil || top.Usage != nil || len(choices) > 0
 	switch bare := !isNothing(top.Message) || !isNothing(top.Msg) || !isNothing(top.Detail); {
