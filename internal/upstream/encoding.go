@@ -30,13 +30,18 @@ func Encoding(h http.Header) string {
 	return strings.Join(codings, ", ")
 }
 
+// IsGzip reports whether a content coding is gzip.
+func IsGzip(coding string) bool {
+	return strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip")
+}
+
 // Decode replaces the body of a gzip answer with its decoded form and removes Content-Encoding. It
 // reads nothing itself, and the new body returns data as soon as it can be decoded, so streams are
 // not delayed. It needs a small, fixed amount of memory, but the reader must limit the length, as
 // with a plain answer. Answers with any other Content-Encoding are left unchanged, because some
 // servers put values such as utf-8 there. Callers that cannot read such a body report the encoding.
 func Decode(resp *http.Response) {
-	if coding := strings.ToLower(Encoding(resp.Header)); coding != "gzip" && coding != "x-gzip" {
+	if !IsGzip(Encoding(resp.Header)) {
 		return
 	}
 	resp.Body = &gunzip{compressed: source{body: resp.Body}}

@@ -87,6 +87,32 @@ func TestContentEncodings(t *testing.T) {
 	}
 }
 
+// TestGzippedFormsAreReadToTheirEnd checks a form, which is complete before its gzip data is.
+func TestGzippedFormsAreReadToTheirEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *config.Config) { c.HTTP.MaxBodyBytes = 64 << 10 })
+	form := formBody(t, plainFields...)
+	whole := gzipped(t, form)
+	for name, row := range map[string]struct {
+		body   string
+		status int
+		says   string
+	}{
+		"whole":                {whole, 200, ""},
+		"text after the form":  {gzipped(t, form+"an epilogue"), 200, ""},
+		"another checksum":     {whole[:len(whole)-8] + "12345678", 400, "not valid gzip data"},
+		"no checksum":          {whole[:len(whole)-8], 400, "did not arrive completely"},
+		"half a checksum":      {whole[:len(whole)-4], 400, "did not arrive completely"},
+		"more than gzip data":  {whole + "more than a header", 400, "not valid gzip data"},
+		"a bomb after the end": {gzipped(t, form+strings.Repeat(" ", 10<<20)), 413, "the body is larger than 65536 bytes"},
+	} {
+		a := w.Post("/v1/videos", row.body, "Content-Encoding", "gzip", "Content-Type", formType)
+		if a.Status != row.status || !strings.Contains(a.Body, row.says) {
+			t.Errorf("%s: %d %s, want %d", name, a.Status, a.Body, row.status)
+		}
+	}
+}
+
 // TestGzipBombs checks that the limit of a body holds for its content, however short it is on the
 // wire.
 func TestGzipBombs(t *testing.T) {
@@ -126,6 +152,28 @@ func TestSignaturesCoverTheBodyAsSent(t *testing.T) {
 		headers := append(w.signedBy(row.signer, http.MethodPost, apitest.JimengSubmit, body), "Content-Encoding", "gzip")
 		if a := w.Post(apitest.JimengSubmit, body, headers...); a.Status != row.status {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
+		}
+	}
+}
+
+// TestSignaturesAreCheckedBeforeTheContentType checks that only callers who are known learn that
+// their content type is wrong.
+func TestSignaturesAreCheckedBeforeTheContentType(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, andAPair)
+	for secret, status := range map[string]int{pairSecret: http.StatusUnsupportedMediaType, "another-secret-of-it": http.StatusUnauthorized} {
+		r := w.Request(http.MethodPost, apitest.JimengSubmit, apitest.JimengBody)
+		r.Header.Set("Content-Type", formType)
+		if err := jimeng.NewSigner(pairKey, secret).Authorize(r, []byte(apitest.JimengBody)); err != nil {
+			t.Fatal(err)
+		}
+		res, err := w.Client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != status {
+			t.Errorf("signed with %s: %s, want %d", secret, res.Status, status)
 		}
 	}
 }

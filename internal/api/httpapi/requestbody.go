@@ -36,12 +36,9 @@ func (x *exchange) body() ([]byte, error) {
 	return x.readAll(in, limit)
 }
 
-// encodedBody reads the JSON body, of at most limit bytes, without decoding it. body can read it
-// again.
+// encodedBody reads the body, of at most limit bytes, without decoding it. body can read it again,
+// and judges its media type, which only identified callers may learn.
 func (x *exchange) encodedBody(limit int64) ([]byte, error) {
-	if err := checkMediaType(x.r.Header.Get("Content-Type")); err != nil {
-		return nil, err
-	}
 	sent, err := x.sentBody(limit)
 	if err != nil {
 		return nil, err
@@ -63,10 +60,10 @@ func (x *exchange) sentBody(limit int64) (io.ReadCloser, error) {
 // bytes were sent. Only gzip is decoded, because the standard library has no other coding that
 // clients use for requests.
 func (x *exchange) decoded(sent io.ReadCloser, limit int64) (io.ReadCloser, error) {
-	switch coding := upstream.Encoding(x.r.Header); strings.ToLower(coding) {
-	case "", "utf-8": // some clients mean the charset
+	switch coding := upstream.Encoding(x.r.Header); {
+	case coding == "", strings.EqualFold(coding, "utf-8"): // some clients mean the charset
 		return sent, nil
-	case "gzip", "x-gzip":
+	case upstream.IsGzip(coding):
 		in, err := gzip.NewReader(sent)
 		if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 			return sent, nil // no body

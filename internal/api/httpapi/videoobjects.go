@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -63,6 +64,10 @@ func (x *exchange) jsonOrForm() (raw []byte, isForm bool, err error) {
 	}
 	if raw, err = videos.FromMultipart(form, limit); err != nil {
 		return nil, true, formFault(err, limit)
+	}
+	// The form ends at its last boundary, before the checksum of its gzip data.
+	if _, err := io.Copy(io.Discard, x.r.Body); err != nil {
+		return nil, true, unreadBody(err, limit)
 	}
 	return raw, true, nil
 }
