@@ -72,7 +72,8 @@ func (j *job) attempt() error {
 		case stopping.Err() != nil && refusedForNow(err):
 			return hold.Return()
 		case f.TimedOut && !j.route.RetryTimeouts && int(j.chat().GetAttempt()) < j.maxAttempts:
-			f.Message += "; the upstream may charge for the call, so it was not repeated; set retry_timeouts: true on route " + j.route.Name + " to repeat such calls"
+			// The upstream's text may be as long as a message can be, which would cut off the advice.
+			f.Message = errcode.Clip(f.Message, 1<<10) + "; the upstream may charge for the call, so it was not repeated; set retry_timeouts: true on route " + j.route.Name + " to repeat such calls"
 			return j.fail(r.chunks, f)
 		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.maxAttempts:
 			if j.waitForUpstream(f, refusals) {

@@ -35,6 +35,10 @@ func TestACallThatTimedOutIsRepeatedOnlyIfTheRouteSaysSo(t *testing.T) {
 		"a silent stream": func(w http.ResponseWriter, r *http.Request) { write(w, ": thinking\n\n"); wait(w, r) },
 		"too long":        repeat,
 		"a proxy's 504":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGatewayTimeout) },
+		"a proxy's long text": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusGatewayTimeout)
+			_, _ = io.WriteString(w, `{"error":{"message":"`+strings.Repeat("too slow ", 1<<10)+`"}}`)
+		},
 	} {
 		for allowed, want := range map[bool]genbusv1.JobStatus{false: genbusv1.JobStatus_JOB_STATUS_FAILED, true: genbusv1.JobStatus_JOB_STATUS_COMPLETED} {
 			t.Run(name, func(t *testing.T) {
