@@ -252,13 +252,18 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 		e, err := task.FailedUpstream(t.video(), now, task.Failure{Unknown: s.Unknown, Status: errcode.Clip(s.Status, 128), Usage: usage(s), Err: failure(s)})
 		count(telemetry.PollChanged)
 		return t.held.End(ctx, e, err)
+	case s.Progression == upstream.Completed && p.promised():
+		// Another word for success would make an event, and restart the wait.
+		count(telemetry.PollUnchanged)
+		return hold.Until(t.pollAt)
 	}
 	e, worth, err := task.Observed(t.video(), now, task.Observation{
 		Started: s.Progression != upstream.Queued, Status: errcode.Clip(s.Status, 128), Progress: s.Progress,
 		Size: errcode.Clip(s.Size, maxDimension), Seconds: errcode.Clip(s.Seconds, maxDimension),
 	})
 	release := func() {}
-	if worth && err == nil && e.Job.GetStatus() == e.Previous { // progress only
+	// Progress is optional, but the wait for a result starts with its event.
+	if worth && err == nil && e.Job.GetStatus() == e.Previous && s.Progression != upstream.Completed {
 		release, worth = t.holder().Log.Capacity.ReserveProgress(ctx, e)
 	}
 	if !worth && err == nil {
@@ -273,8 +278,7 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 	return hold.Until(t.pollAt)
 }
 
-// promised reports whether the log says that the upstream reported success. Then this was the news
-// of the job's latest event, because nothing but its result or its end is news after it.
+// promised reports whether the job's latest event says that the upstream reported success.
 func (p *polling) promised() bool {
 	v := p.task.video()
 	return v.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS &&
