@@ -23,7 +23,8 @@ func Ref(t *genbusv1.VideoTask) upstream.TaskRef {
 	return upstream.TaskRef{ID: t.GetUpstreamTaskId(), Ticket: t.GetExecution().GetUpstreamTicket()}
 }
 
-// freshFor is how long after a task's end its content may not be there yet.
+// freshFor is how long after a task's end its content may not be there yet. The content of a task
+// that has not ended is being archived, so it is fresh too.
 const freshFor = 10 * time.Minute
 
 // Place returns where to read a result of a task. This is url or, if url is empty, the content path
@@ -39,9 +40,10 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 		return content.Place{}, errcode.New(errcode.ContentExpired,
 			"the sandbox that made task %s has stopped, so its content is gone", task.GetId()).ForJob(task.GetId())
 	}
+	ended := task.GetCompletedAt()
 	place := content.Place{
 		Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[key.Upstream].PrivateResults,
-		Fresh: time.Since(task.GetCompletedAt().AsTime()) < freshFor,
+		Fresh: ended == nil || time.Since(ended.AsTime()) < freshFor,
 	}
 	if pather, ok := found.client.(upstream.ContentPather); ok && url == "" {
 		place.Path = pather.ContentPath(Ref(task))

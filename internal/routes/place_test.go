@@ -2,6 +2,9 @@ package routes_test
 
 import (
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
@@ -55,5 +58,25 @@ func TestResultsThatNeedTheKey(t *testing.T) {
 	}
 	if moved := (&genbusv1.VideoTask{Protocol: "kling", Execution: &genbusv1.Execution{Route: "removed", Upstream: "signed"}}); !routes.NeedsKey(moved, "https://signed.example/x") {
 		t.Error("a task whose route was removed is not known by its upstream")
+	}
+}
+
+// TestFreshContent checks that content is fresh while it is archived, which is before the task
+// completes, and for ten minutes after that.
+func TestFreshContent(t *testing.T) {
+	t.Parallel()
+	routes := table(t, config.Upstreams{"up": config.NewUpstream("https://up.example")}, route("videos", "videos", "up"))
+	for name, row := range map[string]struct {
+		ended *timestamppb.Timestamp
+		fresh bool
+	}{
+		"being archived": {nil, true},
+		"just completed": {timestamppb.Now(), true},
+		"older":          {timestamppb.New(time.Now().Add(-time.Hour)), false},
+	} {
+		task := &genbusv1.VideoTask{Protocol: "videos", CompletedAt: row.ended, Execution: &genbusv1.Execution{Route: "videos", Upstream: "up"}}
+		if at, err := routes.Place(task, ""); err != nil || at.Fresh != row.fresh {
+			t.Errorf("%s: %+v, %v", name, at, err)
+		}
 	}
 }
