@@ -23,9 +23,10 @@ const (
 
 // askForUsage makes a call that also asks for token usage. If the upstream refuses that, it repeats
 // the call without, and the pool does not ask this upstream again until the next reload. An answer
-// that does not prove that nothing was done, such as 500, is not repeated. A refusal that names no
-// cause counts only if the repeated call succeeds, and only while it is unknown whether the upstream
-// accepts such requests.
+// that does not prove that nothing was done, such as 500, is not repeated. A refusal whose param does
+// not name the option counts only if the repeated call gets past it, because a message may quote the
+// prompt. One that names no cause counts only while it is unknown whether the upstream accepts such
+// requests.
 func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func(*attempt) error) error {
 	known := a.slot.usageOption()
 	asking := chat.AskForUsage(sent).Bytes()
@@ -40,18 +41,19 @@ func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func
 		return nil
 	}
 	refusal := upstream.AsError(opChat, err)
-	named, maybe := chat.BlamesUsage(refusal)
-	if named {
+	sure, named, maybe := chat.BlamesUsage(refusal)
+	refused := notBegun(refusal) || named && refusal.HTTPStatus/100 == 4
+	if sure || named && !refused {
 		a.slot.setUsageOption(usageRefused, a.job, refusal)
 	}
-	refused := notBegun(refusal) || named && refusal.HTTPStatus/100 == 4
 	if ctx.Err() != nil || !refused || !named && (!maybe || known == usageAccepted) {
 		return err
 	}
 	a.measure("failed", refusal.HTTPStatus)
 	a.slot.countResend()
 	a.request.Body, a.begin = plain, time.Now()
-	if err = call(a); err == nil {
+	err = call(a)
+	if again := upstream.AsError(opChat, err); again == nil || again.HTTPStatus >= 500 && again.HTTPStatus != refusal.HTTPStatus {
 		a.slot.setUsageOption(usageRefused, a.job, refusal)
 	}
 	return err

@@ -139,6 +139,35 @@ func TestAnErrorAboutUsageIsNotRepeated(t *testing.T) {
 	expect(t, f.asked(), usageAsked, "")
 }
 
+// TestARefusalThatQuotesThePrompt proves that the pool remembers a refusal whose message names the
+// option only if the repeated call gets past it.
+func TestARefusalThatQuotesThePrompt(t *testing.T) {
+	t.Parallel()
+	quoting := answer(400, `{"error":{"message":"cannot answer \"what are stream_options?\"","type":"invalid_request_error","param":null}}`)
+	for name, c := range map[string]struct {
+		refusal, repeated http.HandlerFunc
+		want              []string
+	}{
+		"refused again":          {quoting, quoting, []string{usageAsked, "", usageAsked, ""}},
+		"another refusal":        {quoting, answer(422, `{"error":{"message":"no"}}`), []string{usageAsked, "", usageAsked, ""}},
+		"no answer":              {quoting, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, []string{usageAsked, "", usageAsked, ""}},
+		"past it":                {quoting, answer(500, `{"error":{"message":"no"}}`), []string{usageAsked, "", ""}},
+		"nothing named, past it": {optionsRefusals["nothing named"], answer(502, `<html>`), []string{usageAsked, "", ""}},
+		"named by the param":     {optionsRefusals["OpenAI"], quoting, []string{usageAsked, "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, byKey{"a": strict(c.refusal, c.repeated)}, nil, nil)
+			for range 2 {
+				if err := f.stream(t, askingForUsage()); err == nil {
+					t.Error("no error")
+				}
+			}
+			expect(t, f.asked(), c.want...)
+		})
+	}
+}
+
 // TestOtherRefusalsAreNotRepeated proves that a refusal with another cause ends the call.
 func TestOtherRefusalsAreNotRepeated(t *testing.T) {
 	t.Parallel()
