@@ -66,7 +66,7 @@ func (x *exchange) message(m proto.Message) error {
 		return err
 	}
 	if protojson.Unmarshal(raw, m) != nil {
-		return misfit(d, raw)
+		return misfit(x.r.Pattern, d, raw)
 	}
 	return nil
 }

@@ -59,9 +59,9 @@ func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
 	}
 	for name, refuse := range map[string]func(*exchange, *errcode.Error){
 		"OpenAI's":   func(x *exchange, f *errcode.Error) { x.fail(f) },
-		"a vendor's": func(x *exchange, f *errcode.Error) { (&vendorExchange{exchange: x, wire: kling}).refuse(f) },
+		"a vendor's": func(x *exchange, f *errcode.Error) { x.surface = kling.Surface; x.fail(f) },
 		"the gateway's": func(x *exchange, f *errcode.Error) {
-			writeGatewayError(x.ctx(), nil, nil, x.response, x.r, f)
+			gatewayErrors(x.h.log)(x.ctx(), nil, nil, x.response, x.r, f)
 		},
 	} {
 		for key, want := range map[string]string{"": "false", "k1": "true"} {

@@ -117,7 +117,7 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	setRefusal(x.Header(), x.r, err)
-	f.WriteHTTP(x.response)
+	x.refuse(x.response, f)
 }
 
 // setRefusal sets the response headers for an error. They are the same for all body formats.

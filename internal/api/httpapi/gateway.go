@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -19,12 +20,13 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // newGateway returns the generated JSON gateway under /genbus/v1/. It calls the gRPC services over
 // the in-process connection so that the interceptor runs.
-func newGateway(ctx context.Context, conn *grpc.ClientConn) (http.Handler, error) {
-	mux := gatewayMux()
+func newGateway(ctx context.Context, conn *grpc.ClientConn, log *slog.Logger) (http.Handler, error) {
+	mux := gatewayMux(log)
 	err := errors.Join(
 		genbusv1.RegisterVideoServiceHandler(ctx, mux, conn),
 		genbusv1.RegisterChatServiceHandler(ctx, mux, conn),
@@ -37,7 +39,7 @@ func newGateway(ctx context.Context, conn *grpc.ClientConn) (http.Handler, error
 	return mux, nil
 }
 
-func gatewayMux() *runtime.ServeMux {
+func gatewayMux(log *slog.Logger) *runtime.ServeMux {
 	return runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{
 			MarshalOptions: protojson.MarshalOptions{UseProtoNames: true},
@@ -45,7 +47,7 @@ func gatewayMux() *runtime.ServeMux {
 		runtime.WithIncomingHeaderMatcher(toMetadata),
 		runtime.WithOutgoingHeaderMatcher(toHeader),
 		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
-		runtime.WithErrorHandler(writeGatewayError),
+		runtime.WithErrorHandler(gatewayErrors(log)),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
 		runtime.WithForwardResponseRewriter(func(_ context.Context, m proto.Message) (any, error) {
 			return body.WithoutExecution(m), nil // safe to modify, because it was decoded for this answer only
@@ -78,15 +80,22 @@ func toHeader(key string) (string, bool) {
 	return "", false
 }
 
-// writeGatewayError answers with an error returned by a service, by gRPC or by the gateway's
-// decoder.
-func writeGatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
-	f := errcode.FromStatus(err)
-	if !errcode.Ours(err) {
-		f = inOurWords(f, r)
+// gatewayErrors returns a handler that answers with an error returned by a service, by gRPC or by
+// the gateway's decoder or encoder. Services log their own failures. Those of a library are logged
+// here, because the answer does not contain their text.
+func gatewayErrors(log *slog.Logger) runtime.ErrorHandlerFunc {
+	return func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+		f := errcode.FromStatus(err)
+		if !errcode.Ours(err) {
+			f = inOurWords(f, r)
+			if f.Status() >= http.StatusInternalServerError {
+				log.ErrorContext(ctx, "gateway call failed", telemetry.KeyRequestID, w.Header().Get("X-Request-Id"),
+					telemetry.KeyRoute, r.Pattern, telemetry.KeyError, err)
+			}
+		}
+		setRefusal(w.Header(), r, f)
+		f.WriteHTTP(w)
 	}
-	setRefusal(w.Header(), r, f)
-	f.WriteHTTP(w)
 }
 
 // inOurWords returns an error for one that no service of genbus returned, whose text is that of a
@@ -95,7 +104,7 @@ func inOurWords(f *errcode.Error, r *http.Request) *errcode.Error {
 	sent, ok := r.Body.(*messageBody)
 	switch {
 	case f.Code == errcode.InvalidRequest && ok:
-		return errcode.From(misfit(sent.message, sent.raw))
+		return errcode.From(misfit(r.Pattern, sent.message, sent.raw))
 	case f.Code == errcode.BodyTooLarge:
 		return errcode.New(f.Code, "the message is larger than grpc.max_message_bytes allows; send a URL instead of the data")
 	default:
@@ -150,7 +159,7 @@ func (x *exchange) prepareGateway(enter func(*exchange) error) error {
 	}
 	if text := x.r.PathValue("sequence"); text != "" {
 		if _, err := runtime.Uint64(text); err != nil {
-			return errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: mustBe("must be an integer from 0 to 18446744073709551615", text)}})
+			return errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: mustBe(uint64Rule, text)}})
 		}
 	}
 	r := x.r.Clone(x.r.Context())

@@ -88,7 +88,7 @@ const (
 // New returns a Handler. It uses ctx only to register the generated handlers. It fails if they
 // cannot be registered or the HTTP rules cannot be read.
 func New(ctx context.Context, o Options) (*Handler, error) {
-	gateway, err := newGateway(ctx, o.GRPC)
+	gateway, err := newGateway(ctx, o.GRPC, o.Logger)
 	if err != nil {
 		return nil, err
 	}

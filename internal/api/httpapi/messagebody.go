@@ -37,9 +37,9 @@ func checkMessageBody(m protoreflect.MessageDescriptor, raw []byte) error {
 	return nil
 }
 
-// misfit returns why raw, a JSON object, is not the JSON of a message.
-func misfit(m protoreflect.MessageDescriptor, raw []byte) error {
-	field, wrong := badMember(m, raw)
+// misfit returns why raw, a JSON object, is not the JSON of a message that path takes.
+func misfit(path string, m protoreflect.MessageDescriptor, raw []byte) error {
+	field, wrong := badMember(m, fieldNames(m, path), raw)
 	if wrong == "" {
 		wrong = fmt.Sprintf("does not fit %s, which this path takes", m.FullName())
 	}
@@ -47,13 +47,14 @@ func misfit(m protoreflect.MessageDescriptor, raw []byte) error {
 }
 
 // badMember returns the path of the first member of an object that the parser of m refuses, and
-// what is wrong with it. The parser decides, so that nothing is refused that it accepts.
-func badMember(m protoreflect.MessageDescriptor, raw []byte) (path, wrong string) {
+// what is wrong with it. The parser decides, so that nothing is refused that it accepts. names are
+// the members to recommend.
+func badMember(m protoreflect.MessageDescriptor, names []string, raw []byte) (path, wrong string) {
 	var seen []protoreflect.FieldDescriptor
 	for name, value := range body.Trusted(raw).Members() {
 		f := fieldNamed(m, name)
 		if f == nil {
-			return name, "is unknown; use one of " + strings.Join(fieldNames(m), ", ")
+			return name, unknown(names, "members")
 		}
 		for _, other := range seen {
 			if other == f {
@@ -107,7 +108,7 @@ func badValue(f protoreflect.FieldDescriptor, value []byte) (path, wrong string)
 // badElement is like badValue for a single value.
 func badElement(f protoreflect.FieldDescriptor, value []byte) (path, wrong string) {
 	if f.Message() != nil && jsontext.Value(value).Kind() == '{' {
-		if path, wrong = badMember(f.Message(), value); wrong != "" {
+		if path, wrong = badMember(f.Message(), fieldNames(f.Message(), ""), value); wrong != "" {
 			return "." + path, wrong
 		}
 	}
@@ -126,9 +127,12 @@ func object(name string, value []byte) []byte {
 	return o.JSON()
 }
 
-func fieldNames(m protoreflect.MessageDescriptor) (names []string) {
+// fieldNames returns the names of a message's fields, except those that are parameters of path.
+func fieldNames(m protoreflect.MessageDescriptor, path string) (names []string) {
 	for i := range m.Fields().Len() {
-		names = append(names, string(m.Fields().Get(i).Name()))
+		if name := string(m.Fields().Get(i).Name()); !strings.Contains(path, "{"+name+"}") {
+			names = append(names, name)
+		}
 	}
 	return names
 }

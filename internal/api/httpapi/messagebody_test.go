@@ -14,7 +14,7 @@ import (
 func TestRefusedMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
-	const videos, chats, drop, redrive = "/genbus/v1/videos", "/genbus/v1/chats", operatorPrefix + "dead-letters/drop", operatorPrefix + "dead-letters/1/redrive"
+	const videos, chats, drop, redrive, attach = "/genbus/v1/videos", "/genbus/v1/chats", operatorPrefix + "dead-letters/drop", operatorPrefix + "dead-letters/1/redrive", operatorPrefix + "dead-letters/attach"
 	deep := strings.Repeat("[", 300) + strings.Repeat("]", 300)
 	for _, row := range []struct{ path, body, code, param, says string }{
 		{videos, `{`, "invalid_json", "", "the body is not valid JSON: it ends too early; this path takes a genbus.v1.VideoRequest"},
@@ -45,11 +45,17 @@ func TestRefusedMessages(t *testing.T) {
 		{chats, `{"chat":{"messages":[{"role":"user","text":"x"},{"role":1}]}}`, "invalid_request", "chat.messages[1].role", "chat.messages[1].role: must be a string of valid Unicode"},
 		{chats, `{"chat":{"messages":{}}}`, "invalid_request", "chat.messages", "chat.messages: must be an array"},
 		{chats, `{"chat":{"temperature":"warm"}}`, "invalid_request", "chat.temperature", "chat.temperature: must be a number"},
-		{"/genbus/v1/videos/video_x/cancel", `{"reason":1}`, "invalid_request", "reason", "reason: is unknown; use one of id"},
+		{"/genbus/v1/videos/video_x/cancel", `{"reason":1}`, "invalid_request", "reason", "reason: is unknown; this path takes no members"},
 		{drop, `{`, "invalid_json", "", "the body is not valid JSON: it ends too early; this path takes a genbus.v1.DropDeadLettersRequest"},
 		{drop, `{"dry_run":"yes"}`, "invalid_request", "dry_run", "dry_run: must be true or false"},
 		{drop, `{"filter":{"color":"red"}}`, "invalid_request", "filter.color", "filter.color: is unknown; use one of kind, tenant, code"},
-		{redrive, `{"raw":1}`, "invalid_request", "raw", "raw: is unknown; use one of sequence"},
+		{redrive, `{"raw":1}`, "invalid_request", "raw", "raw: is unknown; this path takes no members"},
+		{operatorPrefix + "routes/video/none/pause", `{"raw":1}`, "invalid_request", "raw", "raw: is unknown; this path takes no members"},
+		{operatorPrefix + "dead-letters/1/attach", `{"raw":1}`, "invalid_request", "raw", "raw: is unknown; use one of upstream_task_id\""},
+		{attach, `{"tasks":[{"sequence":-1}]}`, "invalid_request", "tasks[0].sequence", "tasks[0].sequence: must be an integer from 0 to 18446744073709551615"},
+		{attach, `{"tasks":[{"sequence":1.5}]}`, "invalid_request", "tasks[0].sequence", "tasks[0].sequence: must be an integer from 0 to 18446744073709551615"},
+		{attach, `{"tasks":[{"sequence":"18446744073709551616"}]}`, "invalid_request", "tasks[0].sequence", "tasks[0].sequence: must be an integer from 0 to 18446744073709551615"},
+		{attach, `{"tasks":[{"sequence":18446744073709551616}]}`, "invalid_request", "tasks[0].sequence", "tasks[0].sequence: must be an integer from 0 to 18446744073709551615"},
 		{operatorPrefix + "dead-letters/first/redrive", `{}`, "invalid_request", "sequence", `sequence: must be an integer from 0 to 18446744073709551615, not \"first\"`},
 	} {
 		var headers []string
@@ -95,7 +101,7 @@ func TestEveryBodyIsJSON(t *testing.T) {
 		if a := w.Post(path, `{"a":1`, headers...); a.Status != http.StatusBadRequest || a.ErrorCode(t) != "invalid_json" {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
-		if a := w.Post(path, `{"no_such_member":1}`, headers...); a.Status != http.StatusBadRequest || !strings.Contains(a.Body, `"message":"no_such_member: is unknown; use one of`) {
+		if a := w.Post(path, `{"no_such_member":1}`, headers...); a.Status != http.StatusBadRequest || !strings.Contains(a.Body, `"message":"no_such_member: is unknown; `) {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 		n++

@@ -27,7 +27,7 @@ func queriesOf(rules []rule) map[string]parameters {
 	}
 	for _, r := range rules {
 		if r.body == nil {
-			queries[r.pattern()] = r.query()
+			queries[r.pattern()] = parameters{names: fieldNames(r.request.Descriptor(), r.path), request: r.request}
 		}
 	}
 	return queries
@@ -40,18 +40,6 @@ type parameters struct {
 	request protoreflect.MessageType
 }
 
-// of returns the fields of a request that are not in the path.
-func of(request protoreflect.MessageType, inPath ...string) parameters {
-	p := parameters{request: request}
-	fields := p.request.Descriptor().Fields()
-	for i := range fields.Len() {
-		if name := string(fields.Get(i).Name()); !slices.Contains(inPath, name) {
-			p.names = append(p.names, name)
-		}
-	}
-	return p
-}
-
 // wrong describes what is wrong with a parameter. It returns an empty string if the path accepts
 // the parameter.
 func (p parameters) wrong(name string, values []string) string {
@@ -59,8 +47,6 @@ func (p parameters) wrong(name string, values []string) string {
 	switch {
 	case !utf8.ValidString(name + " " + strings.Join(values, " ")):
 		return "must be UTF-8" // Protobuf strings must be UTF-8
-	case len(p.names) == 0:
-		return "is unknown; this path takes no query parameters"
 	case p.request == nil && slices.Contains(p.names, name):
 		return "" // its handler checks the value
 	case p.request == nil:
@@ -88,8 +74,14 @@ func (p parameters) wrong(name string, values []string) string {
 	return mustBe(ruleOf(field), values[0])
 }
 
-func (p parameters) unknown() string {
-	return "is unknown; use one of " + strings.Join(p.names, ", ")
+func (p parameters) unknown() string { return unknown(p.names, "query parameters") }
+
+// unknown describes a name that is not among names, which are of a kind such as members.
+func unknown(names []string, kind string) string {
+	if len(names) == 0 {
+		return "is unknown; this path takes no " + kind
+	}
+	return "is unknown; use one of " + strings.Join(names, ", ")
 }
 
 // fieldNamed finds a field by its name or by its JSON name (pageSize), as the gateway does.
@@ -99,6 +91,9 @@ func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	}
 	return m.Fields().ByJSONName(name)
 }
+
+// uint64Rule describes valid values of a uint64 field.
+const uint64Rule = "must be an integer from 0 to 18446744073709551615"
 
 // ruleOf describes valid values of a parameter, or of a member of a message.
 func ruleOf(f protoreflect.FieldDescriptor) string {
@@ -121,7 +116,7 @@ func ruleOf(f protoreflect.FieldDescriptor) string {
 	case protoreflect.Int32Kind:
 		return "must be an integer from 0 to 2147483647"
 	case protoreflect.Uint64Kind:
-		return "must be an integer from 0 to 18446744073709551615"
+		return uint64Rule
 	default:
 		return "must be an integer"
 	}

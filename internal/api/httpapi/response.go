@@ -64,8 +64,8 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// refuse writes an error that no exchange answers to out, which is w or plain{w}. Below a vendor's
-// segment it has the vendor's envelope.
+// refuse writes an error to out, which is w or plain{w}. Below a vendor's segment it has the
+// vendor's envelope.
 func (w *response) refuse(out http.ResponseWriter, f *errcode.Error) {
 	if w.surface == nil {
 		f.WriteHTTP(out)

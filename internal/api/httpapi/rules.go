@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -29,18 +28,6 @@ type rule struct {
 func (r rule) pattern() string { return r.method + " " + r.path }
 
 func (r rule) forOperators() bool { return strings.HasPrefix(r.path, operatorPrefix) }
-
-// inPath matches the request fields in a path.
-var inPath = regexp.MustCompile(`\{(\w+)\}`)
-
-// query returns the path's query parameters: the request fields that are not in the path.
-func (r rule) query() parameters {
-	var names []string
-	for _, match := range inPath.FindAllStringSubmatch(r.path, -1) {
-		names = append(names, match[1])
-	}
-	return of(r.request, names...)
-}
 
 // readRules reads http.yaml. It fails if a rule names no method of the contract or has no path.
 func readRules() ([]rule, error) {

@@ -43,7 +43,7 @@ func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := &vendorExchange{exchange: &exchange{response: h.asResponse(w, r), r: r, h: h}, wire: p}
 		if err := x.run(x.identify, x.serve); err != nil {
-			x.refuse(err)
+			x.fail(err)
 		}
 	}
 }
@@ -169,18 +169,6 @@ func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error 
 		}
 	}
 	return x.json(http.StatusOK, lister.Tasks(call, page, x.requestID()))
-}
-
-// refuse answers with an error in the vendor's envelope.
-func (x *vendorExchange) refuse(err error) {
-	f := errcode.From(err)
-	x.note(err)
-	if x.status != 0 {
-		return
-	}
-	setRefusal(x.Header(), x.r, err)
-	status, answer := x.wire.Surface.Refuse(f, x.requestID())
-	_ = x.json(status, answer) // never fails
 }
 
 func (x *vendorExchange) requestID() string { return x.Header().Get("X-Request-Id") }
