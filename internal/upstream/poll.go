@@ -44,7 +44,7 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 		return VideoState{}, err
 	}
 	state, ok, unread := call.read(resp, body)
-	if ok && unread == nil && state.decides(resp.StatusCode) {
+	if ok && unread == nil && (state.Named || state.decides(callStatus(resp, body))) {
 		for i := range state.Videos {
 			state.Videos[i].URL = ep.reachable(state.Videos[i].URL)
 		}
@@ -66,12 +66,16 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 	return VideoState{}, e
 }
 
-// decides reports whether a state decides in an answer with an HTTP status. Outside 2xx, a status
-// word may belong to an error, such as {"status":"error"}. So it counts only if the state is
-// certainly that of the task, or if the word has no other meaning and the status does not concern
-// the key or the upstream.
+// callStatus returns the HTTP status of a call. Some servers put it into the code of a 2xx answer.
+func callStatus(resp *http.Response, body []byte) int {
+	return (&Error{HTTPStatus: resp.StatusCode, Code: word(membersOf(body)["code"])}).status()
+}
+
+// decides reports whether a state that may not be that of the task decides in an answer with a
+// status. Outside 2xx, a status word may belong to an error, such as {"status":"error"}. So it counts
+// only if the word has no other meaning and the status does not concern the key or the upstream.
 func (s *VideoState) decides(status int) bool {
-	if status/100 == 2 || s.Named {
+	if status/100 == 2 {
 		return true
 	}
 	if !NamesEnd(status) || status == http.StatusNotFound || status == http.StatusGone {

@@ -11,13 +11,18 @@ import (
 // begin with it: "get task failed" is about the poll.
 var (
 	refusedContent = regexp.MustCompile(`moderation|content[ _-]?(?:policy|filter)|usage polic|safety system|prohibited[ _-]?content|copyright|` +
-		`sensitive[ _-]?(?:content|text|word|info)|(?:input|output) (?:new_)?sensitive|risk[ _-]?detection|data[ _-]?inspection[ _-]?failed`)
+		`sensitive[ _-]?(?:content|text|word|info)|(?:in|out)put (?:new_)?sensitive|risk[ _-]?detection|data[ _-]?inspection[ _-]?failed`)
+	// refusal matches what a message about refused content also says. Other messages only mention
+	// moderation, for example that it is unavailable, or link to a policy.
+	refusal = regexp.MustCompile(`rejected|refused|blocked|violat|flagged|filtered|triggered|denied|detected|prohibit|infring|withheld|\bcontains?\b|` +
+		`against our|not comply|failed (?:our |the )?(?:content )?moderation|not (?:be )?(?:allowed|permitted|pass)|(?:in|out)put (?:new_)?sensitive`)
 	// Codes of vendors A and B. Gateways of every protocol pass them on.
 	refusedCode = regexp.MustCompile(`^(?:130[01]|5041[1-4]|5051[1-9]|5052[0-2])$`)
 	// otherOutput is the part of refusedCode for outputs. The output of another attempt may pass.
 	otherOutput = regexp.MustCompile(`^5051[1679]$`)
 
-	endedTask = regexp.MustCompile(`^(failed|expired|cancell?ed)$|` +
+	// A bare "failed" may be about the poll.
+	endedTask = regexp.MustCompile(`^(expired|cancell?ed)$|` +
 		`^` + aTask + `(?:has |is |was )?(?:been )?(?:already )?(failed|expired|cancell?ed)(?:$|[^ a-z]| [^t]| t[^o])`)
 
 	missingTask = regexp.MustCompile(`^(?:` + aTask + `|resource[ _-]?)?(?:was |is |does |do |could )?not[ _-]?(?:be )?(?:found|exist)|^(?:no such|unknown|invalid) (?:video |generation )?(?:task|job|video)\b`)
@@ -33,16 +38,17 @@ const aTask = `(?:the |your |this )?(?:video[ _-]?)?(?:task|job|video|generation
 func NamesEnd(status int) bool { return callScope(status) == ScopeRequest }
 
 // taskEnd returns the status of a task whose end the error names, or "". The status is a word of
-// progressions. final reports whether the same request would fail again.
+// progressions. final reports whether the same request would fail again. A mere message in a 2xx
+// answer may be about anything.
 func (e *Error) taskEnd() (status string, final bool) {
-	if !e.Reported || !NamesEnd(e.HTTPStatus) {
+	if !e.Reported || !NamesEnd(e.status()) || e.HTTPStatus/100 == 2 && Meaningful(e.Code)+e.Type == "" {
 		return "", false
 	}
 	if refusedCode.MatchString(e.Code) {
 		return "failed", !otherOutput.MatchString(e.Code)
 	}
-	for _, word := range e.words() {
-		if refusedContent.MatchString(word) {
+	for i, word := range e.words() {
+		if refusedContent.MatchString(word) && (i < inMessage || refusal.MatchString(word)) {
 			return "failed", true
 		}
 		if m := endedTask.FindStringSubmatch(word); m != nil {
@@ -54,10 +60,11 @@ func (e *Error) taskEnd() (status string, final bool) {
 
 // taskMissing reports whether the error says that the upstream does not know the task.
 func (e *Error) taskMissing() bool {
-	if !e.Reported || !NamesEnd(e.HTTPStatus) {
+	status := e.status()
+	if !e.Reported || !NamesEnd(status) {
 		return false
 	}
-	missing := e.HTTPStatus == http.StatusNotFound || e.HTTPStatus == http.StatusGone
+	missing := status == http.StatusNotFound || status == http.StatusGone
 	for _, word := range e.words() {
 		if otherMissing.MatchString(word) {
 			return false
@@ -66,6 +73,9 @@ func (e *Error) taskMissing() bool {
 	}
 	return missing
 }
+
+// inMessage is the index of the message in words.
+const inMessage = 2
 
 func (e *Error) words() []string {
 	return []string{strings.ToLower(e.Code), strings.ToLower(e.Type), strings.ToLower(e.Message)}
