@@ -31,8 +31,8 @@ const (
 
 // ErrorBody holds the content of an error answer, whatever its form.
 type ErrorBody struct {
-	// Code is the error code, with a number as written. It is empty if the code is null, 0, "" or
-	// missing. A word takes precedence over a number that only repeats an HTTP status.
+	// Code is the error code, with a number as written. It is empty if the code is null, 0, "0", ""
+	// or missing. A word takes precedence over a number that only repeats an HTTP status.
 	Code string
 	Type string
 	// Wrapped is the code of a gateway's own error if that error's message was another server's
@@ -310,15 +310,12 @@ func text(v jsontext.Value) string {
 	return strings.TrimSpace(string(b))
 }
 
-// word returns an error code: the value of a string, or a number other than 0 as written.
+// word returns an error code: the value of a string, or a number as written. It is empty for 0.
 func word(v jsontext.Value) string {
-	if v.Kind() == '0' {
-		if s := string(v); s != "0" {
-			return s
-		}
-		return ""
+	if s := unquoted(v); s != "0" {
+		return s
 	}
-	return text(v)
+	return ""
 }
 
 func describe(body []byte) string {

@@ -22,6 +22,7 @@ var errorBodies = []struct {
 	{"integer code", `{"error":{"message":"m","code":502}}`, ErrorBody{Code: "502", Message: "m"}, true},
 	{"empty code", `{"error":{"code":"","message":"Invalid token","type":"new_api_error"}}`, ErrorBody{Type: "new_api_error", Message: "Invalid token"}, true},
 	{"code 0 with message", `{"error":{"code":0,"message":"m"}}`, ErrorBody{Message: "m"}, true},
+	{"code 0 as text", `{"code":"0","message":"m"}`, ErrorBody{Message: "m"}, true},
 	{"code 0", `{"error":{"code":0,"message":""}}`, ErrorBody{Message: "JSON that is not an error"}, false},
 	{"text", `{"error":"boom"}`, ErrorBody{Message: "boom"}, true},
 	{"text beside code", `{"error":"boom","code":17}`, ErrorBody{Code: "17", Message: "boom"}, true},

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ const maxSearchDepth = 6
 
 var (
 	// taskIDNames lists the members that hold the ID of a task, best first.
-	taskIDNames = []string{"taskid", "videoid", "jobid", "generationid", "predictionid", "operationid", "taskuuid", "uuid"}
+	taskIDNames = []string{"taskid", "videoid", "jobid", "generationid", "predictionid", "operationid", "taskuuid"}
 	// statusNames lists the members that hold the status of a task.
 	statusNames = []string{"status", "taskstatus", "jobstatus", "state"}
 	// payloadNames lists the members inside which servers put a task.
@@ -78,12 +79,8 @@ func firstItem(list jsontext.Value) jsontext.Value {
 // the task is better than a bare "id", and that is better than the ID of a request.
 func searchTaskID(resp *http.Response, body []byte) string {
 	found := levels(body, true)
-	for _, m := range found {
-		for _, name := range taskIDNames {
-			if id := identifier(m[name]); id != "" {
-				return id
-			}
-		}
+	if id := bestID(found, taskIDNames...); id != "" {
+		return id
 	}
 	if said, _ := ParseErrorBody(body); Meaningful(said.Code) != "" {
 		return "" // other IDs in an error need not be a task's
@@ -93,26 +90,44 @@ func searchTaskID(resp *http.Response, body []byte) string {
 			return id
 		}
 	}
-	return requestAsTask(found)
-}
-
-// requestAsTask returns a request_id if it can only identify the task: xAI and fal answer with
-// little else. Next to a code, an error or a mere message, it identifies the call.
-func requestAsTask(found []fields) string {
 	if len(found) == 0 || saysWhy(found[0]["error"]) != (Problem{}) {
 		return ""
 	}
+	return cmp.Or(bestID(found, "uuid"), requestAsTask(found))
+}
+
+// bestID returns the ID with the best name, or "". Of IDs with the same name, it returns the one
+// nearest to the top.
+func bestID(found []fields, names ...string) string {
+	for _, name := range names {
+		for _, m := range found {
+			if id := identifier(m[name]); id != "" {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// requestAsTask returns a request_id if it can only identify the task: xAI and fal answer with
+// little else. Next to a code or a mere message, it identifies the call.
+func requestAsTask(found []fields) string {
 	for _, m := range found {
 		id := identifier(m["requestid"])
-		envelope := slices.ContainsFunc(envelopeNames, func(name string) bool { return m[name] != nil })
 		status := firstText(m, statusNames)
 		silent := firstText(m, []string{"message", "msg", "detail"}) == ""
 		queued := silent || status != "" && ProgressionOf(status) != Failed
-		if id != "" && !envelope && queued {
+		if id != "" && !m.isEnvelope() && queued {
 			return id
 		}
 	}
 	return ""
+}
+
+// isEnvelope reports whether an object is an envelope, whose status and request_id are about the
+// call.
+func (f fields) isEnvelope() bool {
+	return slices.ContainsFunc(envelopeNames, func(name string) bool { return f[name] != nil })
 }
 
 // isCallID reports whether an ID appears to identify the call and not the task.
@@ -144,20 +159,30 @@ func searchState(resp *http.Response, body []byte) (VideoState, bool) {
 	if said, _ := ParseErrorBody(body); Meaningful(said.Code) != "" {
 		return VideoState{}, false
 	}
+	word := searchStatus(body)
+	if word == "" {
+		return VideoState{}, false
+	}
+	state, _ := StateOf(lax.Status{Word: word, Set: true}, lax.Percent{})
+	if state.Progression == Failed {
+		why, _ := searchReason(body)
+		state.Err = why.Failure(word, why.Code, lax.First(string(why.Message), "the upstream gave no reason"))
+		state.Err.HTTPStatus, state.Err.RequestID = resp.StatusCode, RequestID(resp.Header)
+	}
+	return state, true
+}
+
+// searchStatus finds the status nearest to the top, or returns "". An envelope's status counts only
+// if there is no other.
+func searchStatus(body []byte) (status string) {
 	for _, m := range levels(body, false) {
 		word := firstText(m, statusNames)
-		if word == "" {
-			continue
+		if word != "" && !m.isEnvelope() {
+			return word
 		}
-		state, _ := StateOf(lax.Status{Word: word, Set: true}, lax.Percent{})
-		if state.Progression == Failed {
-			why, _ := searchReason(body)
-			state.Err = why.Failure(word, why.Code, lax.First(string(why.Message), "the upstream gave no reason"))
-			state.Err.HTTPStatus, state.Err.RequestID = resp.StatusCode, RequestID(resp.Header)
-		}
-		return state, true
+		status = cmp.Or(status, word)
 	}
-	return VideoState{}, false
+	return status
 }
 
 // FindResults returns the results in an answer, from the first place that has any, or nil.

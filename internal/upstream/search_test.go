@@ -27,11 +27,18 @@ var createAnswers = map[string]string{
 	`{"result":{"job":{"id":"t"}}}`:        "t",
 	`{"task":{"id":"t"},"request_id":"r"}`: "t",
 	`{"code":200,"msg":"success","data":{"taskId":"t","recordId":"x"}}`:          "t", // Kie
+	`{"code":"0","message":"ok","data":{"task_id":"t"}}`:                         "t",
 	`{"ErrCode":0,"ErrMsg":"success","Resp":{"video_id":7,"credits":1}}`:         "7", // PixVerse
 	`{"output":{"task_status":"PENDING","task_id":"t"},"request_id":"r"}`:        "t", // DashScope
 	`{"task_id":"t","base_resp":{"status_code":0,"status_msg":"success"}}`:       "t", // MiniMax
 	`{"error":null,"data":{"video_id":"t"}}`:                                     "t", // HeyGen
 	`{"code":0,"message":"ok","request_id":"r","data":{"data":{"task_id":"t"}}}`: "t",
+
+	// Several IDs of a task.
+	`{"video_id":"v","data":{"task_id":"t"}}`:       "t",
+	`{"task_id":"t","data":{"task_id":"v"}}`:        "t",
+	`{"uuid":"u","data":{"generation_id":"t"}}`:     "t",
+	`{"code":0,"message":"ok","data":{"uuid":"t"}}`: "t",
 
 	// A request's ID, if nothing else can be the task's.
 	`{"id":"request-1","data":{"id":"t"}}`: "t",
@@ -55,6 +62,8 @@ var createAnswers = map[string]string{
 	`{"data":{"task_id":9007199254740993}}`:              "9007199254740993",
 
 	// No ID of a task.
+	`{"code":1303,"message":"too many tasks","uuid":"u"}`:                  "",
+	`{"error":{"message":"no credits"},"uuid":"u"}`:                        "",
 	`{"status":"queued"}`:                                                  "",
 	`{"code":0,"message":"SUCCEED","request_id":"r"}`:                      "",
 	`{"code":"success","request_id":"r","data":null}`:                      "",
@@ -179,6 +188,7 @@ var denials = []string{
 // noDenials lists members that do not deny the video.
 var noDenials = []string{
 	`"url":""`, `"url":"/v1/videos/t/content"`, `"metadata":{"url":"","error":"x"}`, `"videos":[]`, `"message":"your video is ready"`, `"msg":"ok"`,
+	`"error":{"code":0,"message":"no error"}`, `"error":{"code":"0","message":"No error"}`, `"error":"N/A"`, `"fail_reason":"-"`,
 	`"error":null`, `"error":""`, `"error":{}`, `"error":{"code":0,"message":""}`, `"error":{"code":"success","message":"OK"}`, `"error":"none"`, `"error":[]`,
 	`"fail_reason":""`, `"fail_reason":"SUCCEED"`, `"failure_reason":null`, `"block_reason":null`, `"input":{"moderated":true}`,
 	`"moderated":false`, `"respect_moderation":true`, `"moderation":{"blocked":false}`, `"has_nsfw_concepts":[false]`, `"response":{"raiMediaFilteredCount":0}`,
@@ -230,6 +240,23 @@ func TestUnreadableStatesStayErrors(t *testing.T) {
 		ep := testEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
 		if state, err := poll(t.Context(), ep, TaskRef{ID: "t"}); err == nil {
 			t.Errorf("%s: got %+v", answer, state)
+		}
+	}
+}
+
+// TestStatusOfAnEnvelope checks that the status in an envelope is not taken for the task's, unless
+// there is no other.
+func TestStatusOfAnEnvelope(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		`{"code":0,"message":"ok","status":"success","data":{"status":"processing"}}`:                        "processing",
+		`{"code":0,"status":"success","data":{"base_resp":{},"status":"success","task":{"state":"queued"}}}`: "queued",
+		`{"code":"0","message":"ok","status":"processing","data":{"id":"t"}}`:                                "processing",
+		`{"status":"processing","result":{"status":"success"}}`:                                              "processing",
+	} {
+		state, ok := searchState(&http.Response{StatusCode: http.StatusOK}, []byte(answer))
+		if !ok || state.Status != want {
+			t.Errorf("%s: %+v, want %s", answer, state, want)
 		}
 	}
 }

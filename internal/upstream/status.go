@@ -83,7 +83,7 @@ func NormaliseStatus(status string) string {
 // Meaningful returns "" for codes that mean success or nothing, and other codes unchanged.
 func Meaningful(code string) string {
 	switch strings.ToLower(code) {
-	case "success", "succeed", "succeeded", "ok", "200", "10000", "none", "null":
+	case "success", "succeed", "succeeded", "ok", "200", "10000", "0", "none", "null", "n/a", "-", "no error", "no_error":
 		return ""
 	}
 	return code

@@ -50,7 +50,7 @@ func TestUnjudged(t *testing.T) {
 func TestMeaningful(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{
-		"success": "", "Success": "", "OK": "", "200": "", "10000": "", "": "", "none": "", "null": "", "50411": "50411", "invalid_request": "invalid_request",
+		"success": "", "Success": "", "OK": "", "200": "", "10000": "", "": "", "none": "", "null": "", "0": "", "N/A": "", "-": "", "No error": "", "50411": "50411", "invalid_request": "invalid_request",
 	} {
 		if got := Meaningful(code); got != want {
 			t.Errorf("Meaningful(%q) = %q, want %q", code, got, want)

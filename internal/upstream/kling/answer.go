@@ -102,7 +102,7 @@ type form int
 const (
 	// refusal is an answer with any other code.
 	refusal form = iota
-	// vendorForm is an answer with the integer code 0.
+	// vendorForm is an answer with the code 0.
 	vendorForm
 	// gatewayForm is an answer with the string code "success".
 	gatewayForm
@@ -129,7 +129,7 @@ func (c code) form() form {
 	switch {
 	case c.kind == 0, c.kind == 'n':
 		return bareForm
-	case c.kind == '0' && c.word == "0":
+	case c.word == "0":
 		return vendorForm
 	case c.kind == '"' && strings.EqualFold(c.word, "success"):
 		return gatewayForm
