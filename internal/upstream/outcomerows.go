@@ -1,6 +1,9 @@
 package upstream
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // SharedRows ends each protocol's table.
 func SharedRows() Outcomes { return slices.Concat(GatewayRows, WordRows, StatusRows) }
@@ -27,22 +30,36 @@ var GatewayRows = Outcomes{
 }.WithSource("new-api, read and measured")
 
 // named returns a row for a word that names a cause, with any status of an answer. Vendors send such
-// words with 200, 400 and 500, too.
-func named(code string, v Verdict, s Scope) OutcomeRow { return ByCode(code, v, s).Within(200, 599) }
+// words with 200, 400 and 500, too. A pattern is not for 5xx: a word of an unknown server may match it
+// by chance, and work may have begun.
+func named(code string, v Verdict, s Scope) OutcomeRow {
+	if strings.Contains(code, "*") {
+		return ByCode(code, v, s).Within(200, 499)
+	}
+	return ByCode(code, v, s).Within(200, 599)
+}
 
 // WordRows covers the words by which vendors name a cause that they check before work starts.
 var WordRows = slices.Concat(Outcomes{
 	// First, because such a word can also contain one of those below.
+	named("rate_limit_exceeded", RefusedForNow, ScopeKey),
+	named("rate_limit_error", RefusedForNow, ScopeKey),
 	named("*rate_limit*", RefusedForNow, ScopeKey),
+	named("too_many_requests", RefusedForNow, ScopeKey),
 	named("too_many_requests*", RefusedForNow, ScopeKey),
-	named("*api_key*", RefusedForGood, ScopeKey), // invalid_api_key, wrong_api_key; Google sends API_KEY_INVALID as 400
+	named("invalid_api_key", RefusedForGood, ScopeKey),
+	named("*api_key*", RefusedForGood, ScopeKey), // wrong_api_key; Google sends API_KEY_INVALID as 400
 	named("authentication_error", RefusedForGood, ScopeKey),
 	named("invalid_authentication*", RefusedForGood, ScopeKey),
+	named("permission_denied", RefusedForGood, ScopeKey),
 	named("permission_*", RefusedForGood, ScopeKey),
 	named("account_deactivated", RefusedForGood, ScopeKey),
 	named("billing_hard_limit*", RefusedForGood, ScopeKey), // sent as 400 and 429
 	named("billing_not_active", RefusedForGood, ScopeKey),
-	named("*insufficient*quota*", RefusedForGood, ScopeKey),   // sent as 403 and 429, also as a type
+	named("insufficient_quota", RefusedForGood, ScopeKey),
+	named("insufficient_user_quota", RefusedForGood, ScopeKey),
+	named("*insufficient*quota*", RefusedForGood, ScopeKey), // sent as 403 and 429, also as a type
+	named("insufficient_balance", RefusedForGood, ScopeKey),
 	named("*insufficient*balance*", RefusedForGood, ScopeKey), // MiniMax sends it as 429
 	named("*insufficient*credit*", RefusedForGood, ScopeKey),
 	named("exceeded_current_quota*", RefusedForGood, ScopeKey), // sent as 429
