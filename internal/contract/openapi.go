@@ -33,7 +33,7 @@ func OpenAPI(o Options) ([]byte, error) {
 			if !ok {
 				continue
 			}
-			if err := finish(document, operation); err != nil {
+			if err := finish(document, method, operation); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", method, where, err)
 			}
 		}
@@ -101,8 +101,8 @@ func addMessages(document object) error {
 
 // finish adds the errors that an operation lists by name and the X-Request-Id header of every
 // answer.
-func finish(document, operation object) error {
-	if err := addErrors(document, operation); err != nil {
+func finish(document object, method string, operation object) error {
+	if err := addErrors(document, method, operation); err != nil {
 		return err
 	}
 	for _, answer := range at(operation, "responses") {

@@ -51,7 +51,7 @@ const operatorErrors = "operator"
 
 // addErrors adds responses for the errors that an operation lists. It puts them into the document's
 // components, because many operations share them.
-func addErrors(document, operation object) error {
+func addErrors(document object, method string, operation object) error {
 	listed, _ := operation["errors"].([]any)
 	surface := text(operation["x-genbus-surface"])
 	delete(operation, "errors")
@@ -60,8 +60,11 @@ func addErrors(document, operation object) error {
 		return nil
 	}
 	all := append([]any{"keyed"}, listed...)
-	if slices.Contains(listed, any(operatorErrors)) {
+	switch {
+	case slices.Contains(listed, any(operatorErrors)):
 		all = listed
+	case method == "post" || method == "delete":
+		all = append(all, string(errcode.OriginNotAllowed))
 	}
 	codes, err := expand(all)
 	if err != nil {

@@ -27,6 +27,9 @@ const (
 	// InvalidAPIKey means that the API key is missing, unknown or expired, or an operator key was sent
 	// to a tenant method.
 	InvalidAPIKey Code = "invalid_api_key"
+	// OriginNotAllowed means that a web page of another origin sent the request, but genbus has no
+	// `api_keys`, and the origin is not in `http.cors.origins`.
+	OriginNotAllowed Code = "origin_not_allowed"
 	// ModelNotFound means that no route serves the model, or its route is draining.
 	ModelNotFound Code = "model_not_found"
 	// WrongProtocol means that the model's route uses a different protocol from the path.
@@ -220,6 +223,7 @@ var table = []Meaning{
 	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "Send a URL instead of inline data.", "Raise the limit if the message names one."},
 	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "Send application/json, without a content encoding or with gzip.", ""},
 	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "Send `Authorization: Bearer <key>` with a tenant key, or with an operator key for operator methods.", "Check the key and its not_after in api_keys or operator_keys."},
+	{OriginNotAllowed, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Ask the operator to allow the page's origin.", "Add the origin to http.cors.origins, or configure api_keys."},
 	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a model from GET /v1/models.", "Add a route for the model."},
 	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "Use the path that the message names.", ""},
 	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps tasks for nats.streams.tasks.max_age.", ""},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,6 +27,30 @@ var corsExposed = strings.Join([]string{
 	"Location", "Preference-Applied", "Allow", "Accept-Encoding", "Www-Authenticate",
 	"Accept-Ranges", "Content-Range", "Content-Disposition", "Etag",
 }, ", ")
+
+// crossOrigin returns the protection against web pages of origins other than origins.
+func crossOrigin(origins []string) (*http.CrossOriginProtection, error) {
+	p := http.NewCrossOriginProtection()
+	for _, origin := range origins {
+		if origin == config.AnyOrigin {
+			continue // needs api_keys, with which checkOrigin allows every origin
+		}
+		if err := p.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("http.cors.origins: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// checkOrigin refuses a request with which a web page of another origin could change something.
+// CORS does not prevent that: browsers send a simple POST and only keep the answer from the page.
+// With api_keys, a page needs a key, which browsers never add by themselves.
+func (x *exchange) checkOrigin() error {
+	if len(x.h.cfg.Now().APIKeys) > 0 || x.h.crossOrigin.Check(x.r) == nil {
+		return nil
+	}
+	return errcode.New(errcode.OriginNotAllowed, "a web page of another origin sent this request; add the origin to http.cors.origins, or configure api_keys")
+}
 
 // share lets pages of the origins in http.cors.origins call the API and read its answers. It
 // reports whether the request was a preflight, which it has then answered. Requests of other origins

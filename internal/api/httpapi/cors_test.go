@@ -136,6 +136,53 @@ func TestPagesReadAnswers(t *testing.T) {
 	}
 }
 
+// TestPagesChangeNothingWithoutKeys checks that without API keys, which a page would have to know, a
+// browser cannot change anything for a page of another origin.
+func TestPagesChangeNothingWithoutKeys(t *testing.T) {
+	t.Parallel()
+	open, keyed := newWorld(t, withOrigins(ourPage)), newWorld(t, apitest.TwoTenants)
+	id := open.CreateVideo()
+	calls := map[string]string{
+		"POST /v1/chat/completions": apitest.ChatBody, "POST /v1/video/generations": apitest.VideoBody, "POST /v1/videos": apitest.VideosBody,
+		"POST " + apitest.KlingText: apitest.KlingBody, "POST " + apitest.JimengSubmit: apitest.JimengBody,
+		"POST /genbus/v1/videos": `{"video":{"model":"sandbox-video","prompt":"p"}}`, "POST /genbus/v1/videos/" + id + "/cancel": "",
+		"DELETE /v1/videos/" + id: "", "DELETE /genbus/v1/videos/" + id: "",
+	}
+	for name, headers := range map[string][]string{
+		"a page":                {"Origin", otherPage, "Sec-Fetch-Site", "cross-site"},
+		"a page in an old one":  {"Origin", otherPage},
+		"a page without origin": {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
+		"a page on this host":   {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"},
+		"a page without type":   {"Origin", otherPage, "Sec-Fetch-Site", "cross-site", "Content-Type", ""},
+	} {
+		for call, body := range calls {
+			method, path, _ := strings.Cut(call, " ")
+			a := open.Do(method, path, body, headers...)
+			if a.Status != http.StatusForbidden || a.Header.Get("Genbus-Error-Code") != "origin_not_allowed" || !strings.Contains(a.Body, "http.cors.origins") {
+				t.Errorf("%s, %s: %d %s", name, call, a.Status, a.Body)
+			}
+		}
+		if a := open.Get("/v1/models", headers...); a.Status != http.StatusOK {
+			t.Errorf("%s reads: %d %s", name, a.Status, a.Body)
+		}
+		if a := keyed.Post("/v1/videos", apitest.VideosBody, append(headers, "Authorization", "Bearer key-acme")...); a.Status != http.StatusOK {
+			t.Errorf("%s with a key: %d %s", name, a.Status, a.Body)
+		}
+	}
+	for name, headers := range map[string][]string{
+		"no browser":        nil,
+		"the user":          {"Sec-Fetch-Site", "none"},
+		"our own page":      {"Origin", open.HTTP.URL, "Sec-Fetch-Site", "same-origin"},
+		"an allowed page":   {"Origin", ourPage, "Sec-Fetch-Site", "cross-site"},
+		"an allowed, old":   {"Origin", ourPage},
+		"our own page, old": {"Origin", open.HTTP.URL},
+	} {
+		if a := open.Post("/v1/videos", apitest.VideosBody, headers...); a.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", name, a.Status, a.Body)
+		}
+	}
+}
+
 // unlisted lists the response headers that browsers always show, and those that only browsers use.
 var unlisted = []string{
 	"Cache-Control", "Content-Language", "Content-Length", "Content-Type", "Expires", "Last-Modified", "Pragma",

@@ -35,8 +35,11 @@ const (
 	headerNotice = "Genbus-Notice"
 )
 
-// enter identifies the tenant, counts the request and checks the query.
+// enter checks the origin, identifies the tenant, counts the request and checks the query.
 func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
+	if err := x.checkOrigin(); err != nil {
+		return err
+	}
 	x.tenant, err = x.h.core.Callers.Enter(func() (string, error) { return identify(x) })
 	if err != nil {
 		return err

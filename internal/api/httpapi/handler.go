@@ -67,7 +67,9 @@ type Handler struct {
 	bodies     map[string]protoreflect.MessageDescriptor // by pattern of the gateway's paths
 	surfaces   map[string]upstream.Surface               // by segment
 	origins    []string                                  // of web pages that may call the API
-	root       http.Handler
+	// crossOrigin refuses calls from pages of other origins. It is used without api_keys.
+	crossOrigin *http.CrossOriginProtection
+	root        http.Handler
 }
 
 // Paths of the probes, which need no key and are not traced.
@@ -106,6 +108,9 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
 	served := o.Config.Now().HTTP // changes to these settings need a restart
 	h.origins = served.CORS.Origins
+	if h.crossOrigin, err = crossOrigin(h.origins); err != nil {
+		return nil, err
+	}
 	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())

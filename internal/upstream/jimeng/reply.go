@@ -108,6 +108,7 @@ var refusals = map[errcode.Code]refusal{
 	errcode.WrongProtocol:        {http.StatusBadRequest, replyInvalid},
 	errcode.ModelNotFound:        {http.StatusBadRequest, replyInvalid},
 	errcode.IdempotencyKeyReused: {http.StatusBadRequest, replyInvalid},
+	errcode.OriginNotAllowed:     {http.StatusForbidden, replyInvalid},
 	errcode.NotFound:             {http.StatusNotFound, replyInvalid},
 	errcode.MethodNotAllowed:     {http.StatusMethodNotAllowed, replyInvalid},
 	errcode.BodyTooLarge:         {http.StatusRequestEntityTooLarge, replyInvalid},

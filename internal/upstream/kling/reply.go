@@ -87,6 +87,8 @@ func refusalOf(c errcode.Code) (status, code int) {
 		return http.StatusUnsupportedMediaType, 1201
 	case errcode.MethodNotAllowed:
 		return http.StatusNotFound, 1202
+	case errcode.OriginNotAllowed:
+		return http.StatusForbidden, 1103 // the vendor's code for a missing permission
 	case errcode.ModelNotFound, errcode.TaskNotFound, errcode.NotFound:
 		return http.StatusNotFound, 1203
 	case errcode.QueueFull, errcode.UpstreamRateLimited, errcode.RateLimited:

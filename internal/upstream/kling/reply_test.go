@@ -165,6 +165,7 @@ func TestRefuse(t *testing.T) {
 		errcode.UnsupportedMedia:     {415, 1201},
 		errcode.IdempotencyKeyReused: {400, 1201},
 		errcode.MethodNotAllowed:     {404, 1202},
+		errcode.OriginNotAllowed:     {403, 1103},
 		errcode.ModelNotFound:        {404, 1203},
 		errcode.TaskNotFound:         {404, 1203},
 		errcode.NotFound:             {404, 1203},
