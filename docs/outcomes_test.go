@@ -30,51 +30,93 @@ func TestOutcomesAreTheTables(t *testing.T) {
 	}
 }
 
-// outcomesTable returns a Markdown table of the outcomes of all protocols. Protocols with equal
-// rows share a line.
+// outcomesTable returns a Markdown table of the outcomes of all protocols.
 func outcomesTable() string {
-	type line struct {
-		row       upstream.OutcomeRow
-		protocols []string
-	}
-	var lines []line
-	for _, p := range registry.All() {
-		for _, r := range p.Outcomes {
-			i := slices.IndexFunc(lines, func(l line) bool { return answerOf(l.row) == answerOf(r) && meaningOf(l.row) == meaningOf(r) })
-			if i < 0 {
-				i, lines = len(lines), append(lines, line{row: r})
-			}
-			lines[i].protocols = append(lines[i].protocols, "`"+p.Name+"`")
-		}
-	}
-	// Rows for a bare status follow the rows for codes, because they apply last.
-	slices.SortStableFunc(lines, func(a, b line) int { return strings.Compare(kindOf(a.row), kindOf(b.row)) })
 	var out strings.Builder
-	out.WriteString("| answer | protocols | verdict | about | source |\n|---|---|---|---|---|\n")
-	for i := 0; i < len(lines); {
-		meaning := func(l line) string {
-			protocols := strings.Join(l.protocols, ", ")
-			if len(l.protocols) == len(registry.All()) {
-				protocols = "all"
-			}
-			return protocols + meaningOf(l.row)
+	out.WriteString("| answer | protocols | verdict | about |\n|---|---|---|---|\n")
+	for _, g := range outcomeGroups() {
+		protocols := strings.Join(g.protocols, ", ")
+		if len(g.protocols) == len(registry.All()) {
+			protocols = "all"
 		}
-		var answers []string
-		j := i
-		for ; j < len(lines) && meaning(lines[j]) == meaning(lines[i]); j++ {
-			answers = append(answers, answerOf(lines[j].row))
-		}
-		fmt.Fprintf(&out, "| %s | %s |\n", strings.Join(answers, ", "), meaning(lines[i]))
-		i = j
+		fmt.Fprintf(&out, "| %s | %s%s |\n", strings.Join(g.answers, ", "), protocols, g.meaning)
 	}
 	return out.String()
 }
 
-func kindOf(r upstream.OutcomeRow) string {
-	if r.Code == "" && r.Text == "" {
-		return "status"
+type outcomeGroup struct {
+	class     int
+	meaning   string
+	answers   []string
+	protocols []string
+}
+
+// outcomeGroups returns the outcomes of all protocols. Answers with the same protocols, verdict and
+// scope share a group.
+func outcomeGroups() (groups []outcomeGroup) {
+	var lines []outcomeGroup
+	for _, p := range registry.All() {
+		for _, r := range p.Outcomes {
+			i := slices.IndexFunc(lines, func(l outcomeGroup) bool { return l.answers[0] == answerOf(r) && l.meaning == meaningOf(r) })
+			if i < 0 {
+				i, lines = len(lines), append(lines, outcomeGroup{class: classOf(r), meaning: meaningOf(r), answers: []string{answerOf(r)}})
+			}
+			lines[i].protocols = append(lines[i].protocols, "`"+p.Name+"`")
+		}
 	}
-	return "code"
+	for _, l := range lines {
+		i := slices.IndexFunc(groups, func(g outcomeGroup) bool {
+			return g.class == l.class && g.meaning == l.meaning && slices.Equal(g.protocols, l.protocols)
+		})
+		if i < 0 {
+			groups = append(groups, l)
+		} else {
+			groups[i].answers = append(groups[i].answers, l.answers...)
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b outcomeGroup) int { return a.class - b.class })
+	return groups
+}
+
+const statusClass = 3
+
+// classOf returns the place of a row in the table: codes with a text, codes, texts, statuses.
+func classOf(r upstream.OutcomeRow) int {
+	switch {
+	case r.Code != "" && r.Text != "":
+		return 0
+	case r.Code != "":
+		return 1
+	case r.Text != "":
+		return 2
+	default:
+		return statusClass
+	}
+}
+
+// TestOutcomeGroupsKeepTheirMeaning proves that the order of the groups does not change what the
+// code of a row means. Statuses are exempt, because "another" excludes those of other groups.
+func TestOutcomeGroupsKeepTheirMeaning(t *testing.T) {
+	t.Parallel()
+	groups := outcomeGroups()
+	for _, p := range registry.All() {
+		group := func(r upstream.OutcomeRow) int {
+			if classOf(r) == statusClass {
+				return len(groups)
+			}
+			return slices.IndexFunc(groups, func(g outcomeGroup) bool {
+				return g.meaning == meaningOf(r) && slices.Contains(g.answers, answerOf(r)) && slices.Contains(g.protocols, "`"+p.Name+"`")
+			})
+		}
+		grouped := slices.Clone(p.Outcomes)
+		slices.SortStableFunc(grouped, func(a, b upstream.OutcomeRow) int { return group(a) - group(b) })
+		for _, r := range p.Outcomes {
+			e := &upstream.Error{HTTPStatus: r.From, Code: strings.ReplaceAll(r.Code, "*", ""), Message: r.Text, Reported: true}
+			if want, got := p.Outcomes[p.Outcomes.Find(e)], grouped[grouped.Find(e)]; meaningOf(want) != meaningOf(got) {
+				t.Errorf("%s: %s means%s in the code, and%s in docs/upstreams.md", p.Name, answerOf(r), meaningOf(want), meaningOf(got))
+			}
+		}
+	}
 }
 
 // answerOf describes the upstream responses that match a row.
@@ -100,9 +142,8 @@ func answerOf(r upstream.OutcomeRow) string {
 	}
 }
 
-// meaningOf returns the other cells of a row.
+// meaningOf returns the last cells of a row.
 func meaningOf(r upstream.OutcomeRow) string {
 	verdict := map[upstream.Verdict]string{upstream.RefusedForGood: "for good", upstream.RefusedForNow: "for now", upstream.Unknown: "unknown"}[r.Verdict]
-	about := "the " + r.Scope.String()
-	return fmt.Sprintf(" | %s | %s | %s", verdict, about, r.Source)
+	return fmt.Sprintf(" | %s | %s", verdict, r.Scope)
 }
