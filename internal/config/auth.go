@@ -2,21 +2,21 @@ package config
 
 // APIKey maps a key to a tenant. A tenant may have several keys.
 type APIKey struct {
-	// Tenant that the key belongs to: letters, digits, _ and -. Required.
+	// Tenant of the key: letters, digits, _ and -. Required.
 	Tenant string `yaml:"tenant"`
 	// Environment variable that holds the key. Set one of key_env, key_file and key_sha256. Default:
 	// none.
 	KeyEnv string `yaml:"key_env"`
 	// File that holds the key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// SHA-256 of the key in hexadecimal; "service key new" prints both. Safe in this file only
-	// because a generated key cannot be guessed. Default: none.
+	// SHA-256 of the key in hexadecimal, from "service key new". Safe in this file only because a
+	// generated key cannot be guessed. Default: none.
 	KeySHA256 string `yaml:"key_sha256"`
-	// Time after which genbus refuses the key and its key pair, such as 2026-12-01T00:00:00Z.
-	// Default: none.
+	// Time after which genbus refuses the key and its key pair, such as 2026-12-01T00:00:00Z. Default:
+	// none.
 	NotAfter string `yaml:"not_after"`
-	// Access key of the key pair that the tenant signs requests with on a vendor's paths: letters,
-	// digits, _, . and -. It is not secret. Default: none.
+	// Access key of a key pair for signed requests on a vendor's paths: letters, digits, _, . and -.
+	// Not secret. Default: none.
 	AccessKey string `yaml:"access_key"`
 	// Environment variable that holds the secret key of the pair: 16 bytes or more. Default: none.
 	SecretKeyEnv string `yaml:"secret_key_env"`
@@ -39,12 +39,11 @@ type OperatorKey struct {
 	KeyEnv string `yaml:"key_env"`
 	// File that holds the key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// SHA-256 of the key in hexadecimal; "service key new" prints both. Default: none.
+	// SHA-256 of the key in hexadecimal, from "service key new". Default: none.
 	KeySHA256 string `yaml:"key_sha256"`
-	// Time after which genbus refuses the key, such as 2026-12-01T00:00:00Z. Default: none.
+	// Time after which genbus refuses the key. Default: none.
 	NotAfter string `yaml:"not_after"`
-	// Whether the key is read-only; genbus refuses calls that change something or create a job.
-	// Default: false.
+	// Whether genbus refuses calls that change something or create a job. Default: false.
 	ReadOnly bool `yaml:"read_only"`
 
 	// Key is the loaded secret. Prepare replaces it with its hash.

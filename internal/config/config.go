@@ -38,13 +38,13 @@ type Config struct {
 	Shutdown     Shutdown      `yaml:"shutdown"`
 	Sandbox      Sandbox       `yaml:"sandbox"`
 
-	// Whether this replica keeps the job index, which serves lists, max_jobs and the deadlines of
-	// waiting jobs, also for other replicas: auto (if fewer than two others keep it), on, or off (if
-	// another replica keeps it). Default: auto.
+	// Whether this replica keeps the job index for lists, max_jobs and the deadlines of waiting jobs:
+	// auto (if fewer than two others keep it), on, or off (if another replica keeps it). Default:
+	// auto.
 	Index string `yaml:"index" env:"GENBUS_INDEX"`
 
 	// Whether operators may read the requests and replies of all jobs. The audit log records each
-	// read. Operators can always read the requests in dead letters. Default: false.
+	// read. Default: false.
 	OperatorsReadBodies bool `yaml:"operators_read_bodies"`
 
 	keys    `yaml:"-"`
@@ -55,8 +55,7 @@ type Config struct {
 type HTTP struct {
 	// Address that HTTP listens on, host:port; port 0 picks a free port. Default: 127.0.0.1:8080.
 	Addr string `yaml:"addr" env:"GENBUS_HTTP_ADDR"`
-	// Public http or https address of genbus, for content links in answers; empty uses the Host of
-	// each request. Default: none.
+	// Public address of genbus in content links; empty uses the Host of each request. Default: none.
 	PublicURL string `yaml:"public_url" env:"GENBUS_HTTP_PUBLIC_URL"`
 	// Maximum size of a request body. Default: 32MiB.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
@@ -67,8 +66,7 @@ type HTTP struct {
 	// First path segment of a vendor's paths, by protocol. Default: the protocol's name, such as
 	// kling and jimeng.
 	Segments map[string]string `yaml:"segments"`
-	// Silence after which genbus sends an SSE comment line, so that proxies keep the stream open.
-	// Default: 15s.
+	// Silence after which genbus sends an SSE comment line. Default: 15s.
 	SSEPing time.Duration `yaml:"sse_ping"`
 	CORS    CORS          `yaml:"cors"`
 	TLS     ServerTLS     `yaml:"tls"`
@@ -88,8 +86,7 @@ const AnyOrigin = "*"
 type GRPC struct {
 	// Address that gRPC listens on, host:port; port 0 picks a free port. Default: 127.0.0.1:9090.
 	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
-	// Maximum size of a received message. genbus adds 64 KiB for the fields around a body. Default:
-	// 32MiB.
+	// Maximum size of a message; received ones may be 64 KiB larger. Default: 32MiB.
 	MaxMessageBytes Size `yaml:"max_message_bytes"`
 	// Maximum simultaneous connections; further ones wait. 0: no limit. Default: 10000.
 	MaxConnections int       `yaml:"max_connections"`
@@ -98,10 +95,9 @@ type GRPC struct {
 
 // Chat configures all chat routes.
 type Chat struct {
-	// Maximum attempts at a queued chat. genbus retries if the process dies or the upstream fails
-	// temporarily. 1: no retry. Default: 2.
+	// Maximum attempts at a queued chat. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
-	// Whether inline chats publish events: on (while the log has capacity) or off. Default: on.
+	// Whether inline chats publish events: on or off. Default: on.
 	InlineEvents string `yaml:"inline_events"`
 	// Finish an inline chat for its subscribers after the last attached caller disconnects. Default:
 	// false.
@@ -135,28 +131,26 @@ const (
 
 // Limits bounds the resources of a job or a reader.
 type Limits struct {
-	// Size above which genbus stores a request or inline reply in the object store and sends a
-	// reference. It also stores requests above a quarter of NATS's max_payload, and other bodies above
-	// 256 KiB. Default: 256KiB.
+	// Size above which genbus stores a request or inline reply in the object store. It also stores
+	// requests above a quarter of NATS's max_payload. Default: 256KiB.
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
 	// Maximum size of an archived result; a larger one stays at the upstream. Default: 2GiB.
 	ArchiveBytes Size `yaml:"archive_bytes"`
-	// Bytes in a tenant's object store (large bodies, kept requests, replies, archived results) at
-	// which genbus refuses its new jobs. Accepted jobs still store their results. Default: 20GiB.
+	// Bytes in a tenant's object store at which genbus refuses its new jobs. Accepted jobs still store
+	// their results. Default: 20GiB.
 	BodiesBytes Size `yaml:"bodies_bytes"`
 	// Messages in a tenant's object store at which genbus refuses its new jobs. Each takes 250 bytes
-	// of NATS memory; a kept request takes two, and one more for each 512 KiB. Default: 1000000.
+	// of NATS memory. A kept request takes two, and one more for each 512 KiB. Default: 1000000.
 	BodiesMessages int64 `yaml:"bodies_messages"`
 	// Unsent bytes for one reader at which genbus disconnects it with slow_reader. Default: 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
-	// Maximum time of one write to a client; genbus disconnects a client that reads nothing for that
-	// long. Default: 30s.
+	// Maximum time of one write to a client, after which genbus disconnects it. Default: 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
-	// Maximum jobs that the index keeps in memory for lists, in each replica that keeps it. Beyond it
-	// the index drops the oldest ended jobs first. Default: 100000.
+	// Maximum jobs that the index keeps for lists. Beyond it, the index drops the oldest ended jobs.
+	// Default: 100000.
 	ListIndex int `yaml:"list_index"`
-	// Maximum lifetime of one SSE or gRPC stream that follows a job. It ends between two events, and
-	// the client resumes with a new stream. Default: 1h.
+	// Maximum lifetime of one SSE or gRPC stream that follows a job. The client can resume. Default:
+	// 1h.
 	StreamTime time.Duration `yaml:"stream_time"`
 	Tenant     TenantLimits  `yaml:"tenant"`
 }
@@ -164,8 +158,7 @@ type Limits struct {
 // Retry is the retry budget of each replica, across all upstreams. It keeps an outage from
 // multiplying the traffic. When it is used up, queued jobs wait and inline chats fail.
 type Retry struct {
-	// Retries that each first attempt adds to the budget; 0.2 allows one retry for every five
-	// requests. Default: 0.2.
+	// Retries that each first attempt adds to the budget. Default: 0.2.
 	Share float64 `yaml:"share"`
 	// Retries per second that genbus always allows, in bursts of up to ten seconds' worth. Default:
 	// 10.
@@ -176,8 +169,7 @@ type Retry struct {
 type Log struct {
 	// Minimum level: debug, info, warn or error. Default: info.
 	Level string `yaml:"level" env:"GENBUS_LOG_LEVEL"`
-	// Log format: text, json, or auto (text on a terminal, json elsewhere). With json, or with 2>&1,
-	// the startup banner is a log record instead of text on standard output. Default: auto.
+	// Log format: text, json, or auto (text on a terminal, json elsewhere). Default: auto.
 	Format string `yaml:"format" env:"GENBUS_LOG_FORMAT"`
 }
 
@@ -187,12 +179,11 @@ type Telemetry struct {
 	// Export traces: on, off, or auto (on if OTEL_EXPORTER_OTLP_ENDPOINT or
 	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set). Default: auto.
 	Traces string `yaml:"traces"`
-	// URL of a trace in your tracing system, with the placeholder {trace_id}, such as
-	// https://traces.example/trace/{trace_id}. The console links to it. Default: none.
+	// URL of a trace for the console's links, such as https://traces.example/trace/{trace_id}.
+	// Default: none.
 	TraceURL string `yaml:"trace_url"`
-	// Maximum tenants with separate metric series: the first tenants that rank among those with the
-	// most unfinished jobs. The others share one series. /metrics names these tenants and requires no
-	// key. 0: no tenant metrics. Default: 0.
+	// Maximum tenants with separate metric series; the others share one. /metrics names these tenants
+	// and requires no key. Default: 0.
 	MetricsTenants int `yaml:"metrics_tenants"`
 }
 
@@ -209,8 +200,8 @@ func (t Telemetry) Enabled() bool { return t.Traces == "on" }
 
 // Shutdown configures graceful shutdown.
 type Shutdown struct {
-	// Time between /readyz turning false and the refusal of new calls, so that load balancers notice.
-	// It is not part of the grace period. Default: 0s.
+	// Time between /readyz turning false and the refusal of new calls, in addition to the grace
+	// period. Default: 0s.
 	Delay time.Duration `yaml:"delay" env:"GENBUS_SHUTDOWN_DELAY"`
 	// Time to finish running HTTP calls after a stop signal; genbus hands over held jobs at once.
 	// Default: 30s.
@@ -219,8 +210,7 @@ type Shutdown struct {
 
 // Sandbox configures the fake upstream for demos and tests.
 type Sandbox struct {
-	// Address of the sandbox if it runs as a separate process ("service sandbox"), host:port. Default:
-	// 127.0.0.1:8090.
+	// Address that "service sandbox" listens on, host:port. Default: 127.0.0.1:8090.
 	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`
 	// Enabled is set by AddSandbox, never by a file.
 	Enabled bool `yaml:"-"`

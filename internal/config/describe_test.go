@@ -39,10 +39,25 @@ func describe() []row {
 func table() string {
 	var b strings.Builder
 	b.WriteString("| Key | Variable | Default | Meaning |\n|---|---|---|---|\n")
-	for _, r := range describe() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(r.Key), code(r.Env), r.Default, strings.ReplaceAll(r.Meaning, "|", `\|`))
+	rows := describe()
+	for i := 0; i < len(rows); i++ {
+		r := rows[i]
+		key := code(r.Key)
+		if isSecret(rows, i) {
+			key += ", " + code(rows[i+1].Key)
+			r.Meaning = strings.Replace(r.Meaning, "variable that", "variable, or file, that", 1)
+			i++
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", key, code(r.Env), r.Default, strings.ReplaceAll(r.Meaning, "|", `\|`))
 	}
 	return b.String()
+}
+
+// isSecret reports whether rows[i] and the next row name the variable and the file of one secret.
+// They share a line.
+func isSecret(rows []row, i int) bool {
+	name, ok := strings.CutSuffix(rows[i].Key, "_env")
+	return ok && i+1 < len(rows) && rows[i+1].Key == name+"_file"
 }
 
 func code(text string) string {
@@ -292,7 +307,14 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	text := table()
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if want := len(describe()) + 2; len(lines) != want {
+	rows := describe()
+	want := len(rows) + 2
+	for i := range rows {
+		if isSecret(rows, i) {
+			want--
+		}
+	}
+	if len(lines) != want {
 		t.Errorf("%d lines, want %d", len(lines), want)
 	}
 	for _, line := range lines {
@@ -300,8 +322,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("not four cells: %s", line)
 		}
 	}
-	const want = "| `http.addr` | `GENBUS_HTTP_ADDR` | 127.0.0.1:8080 | Address that HTTP listens on, host:port; port 0 picks a free port. |"
-	if !strings.Contains(text, want) {
-		t.Errorf("no line\n%s\nin\n%s", want, text)
+	const line = "| `http.addr` | `GENBUS_HTTP_ADDR` | 127.0.0.1:8080 | Address that HTTP listens on, host:port; port 0 picks a free port. |"
+	if !strings.Contains(text, line) {
+		t.Errorf("no line\n%s\nin\n%s", line, text)
 	}
 }

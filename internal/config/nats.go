@@ -10,15 +10,15 @@ const ListenNone = "none"
 
 // NATS configures the broker: an embedded server, or a cluster if URL is set.
 type NATS struct {
-	// NATS cluster servers, comma separated (nats:// or tls://); empty starts an embedded server. The
-	// variable's URL may contain a user and password; the file's may not. Default: none.
+	// Servers of a NATS cluster, comma separated (nats:// or tls://); empty starts an embedded server.
+	// Only the variable's URL may contain a user and password. Default: none.
 	URL string `yaml:"url" env:"GENBUS_NATS_URL"`
-	// Embedded only: address that the server listens on for other clients, host:port (port 0 picks a
-	// free port), or "none" for no TCP. Default: 127.0.0.1:4222.
+	// Embedded only: address that the server listens on, host:port, or "none" for no TCP. Default:
+	// 127.0.0.1:4222.
 	Listen string `yaml:"listen" env:"GENBUS_NATS_LISTEN"`
-	// Embedded only: data directory of the server, for one process at a time. Default: ./data.
+	// Embedded only: data directory, for one process at a time. Default: ./data.
 	DataDir string `yaml:"data_dir" env:"GENBUS_DATA_DIR"`
-	// Prefix of all subjects and stream names of genbus: one or more tokens. Default: genbus.
+	// Prefix of all subjects and stream names of genbus. Default: genbus.
 	Prefix string `yaml:"prefix" env:"GENBUS_NATS_PREFIX"`
 	// Copies of each stream: 1, 3 or 5 on a cluster, 1 when embedded. Default: 1 embedded, 3 on a
 	// cluster.
@@ -35,9 +35,9 @@ type NATS struct {
 	// Embedded only: sync every write to disk before confirming it. With false, a power failure may
 	// lose accepted jobs and cause videos to be paid twice. Default: true.
 	SyncAlways bool `yaml:"sync_always" env:"GENBUS_NATS_SYNC_ALWAYS"`
-	// Embedded only: maximum bytes that all streams may hold on disk. Default: 16GiB.
+	// Embedded only: maximum bytes of all streams on disk. Default: 16GiB.
 	MaxStoreBytes Size `yaml:"max_store_bytes"`
-	// Embedded only: maximum bytes that all streams may hold in memory. Default: 512MiB.
+	// Embedded only: maximum bytes of all streams in memory. Default: 512MiB.
 	MaxMemoryBytes Size    `yaml:"max_memory_bytes"`
 	Streams        Streams `yaml:"streams"`
 
@@ -64,10 +64,10 @@ type TLS struct {
 	// PEM file with CA certificates. Cluster: to verify the servers. Embedded: to verify clients,
 	// which must then present a certificate. Default: none.
 	CAFile string `yaml:"ca_file"`
-	// PEM file of a certificate. Cluster: the client certificate of genbus. Embedded: the server's
-	// certificate; empty for no TLS. Default: none.
+	// PEM file of the certificate. Cluster: genbus's client certificate. Embedded: the server's; empty
+	// for no TLS. Default: none.
 	CertFile string `yaml:"cert_file"`
-	// PEM file of the certificate's private key. Default: none.
+	// PEM file of the private key. Default: none.
 	KeyFile string `yaml:"key_file"`
 }
 
@@ -95,19 +95,18 @@ type RequestsStream struct {
 
 // WorkStream holds the accepted, unfinished jobs.
 type WorkStream struct {
-	// Maximum accepted jobs that are ready or in progress, over all routes. The same limit applies to
-	// the backlog. Default: 1000000.
+	// Maximum accepted jobs that are ready or in progress, over all routes; the same again for the
+	// backlog. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
-	// Maximum bytes of ready jobs. The same limit applies to the backlog. Some NATS accounts require a
-	// limit. 0: no limit. Default: 0.
+	// Maximum bytes of ready jobs; the same again for the backlog. Some NATS accounts require a limit.
+	// 0: no limit. Default: 0.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // BodiesStreams limits the tenants' object stores.
 type BodiesStreams struct {
 	// Maximum bytes of each tenant's object store, which NATS reserves. Some NATS accounts require a
-	// limit. Must exceed limits.bodies_bytes, because accepted jobs store replies beyond that. 0: no
-	// limit. Default: 0.
+	// limit. Must exceed limits.bodies_bytes. 0: no limit. Default: 0.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -117,7 +116,7 @@ type TasksStream struct {
 	// deadline). Default: 168h.
 	MaxAge time.Duration `yaml:"max_age"`
 	// Maximum bytes of events. genbus refuses new jobs when 80 % are used or reserved for unfinished
-	// jobs, at 12 KiB each, or 24 KiB with JSON events. Default: 4GiB.
+	// jobs. Default: 4GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -125,8 +124,8 @@ type TasksStream struct {
 type ChunksStream struct {
 	// How long chunks can be replayed, if max_bytes allows. Default: 15m.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Maximum bytes of chunks; NATS drops the oldest beyond it. The default holds about 330,000
-	// chunks of 800 bytes: 15 minutes of 12 chats at 30 chunks a second each. Default: 256MiB.
+	// Maximum bytes of chunks; NATS drops the oldest beyond it. The default holds 15 minutes of 12
+	// chats at 30 chunks a second. Default: 256MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -140,10 +139,9 @@ type DeadStream struct {
 
 // RejectedStream holds the dead letters of rejected requests.
 type RejectedStream struct {
-	// How long dead letters of rejected requests are kept. Default: 720h.
+	// How long rejected requests are kept. Default: 720h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Maximum bytes of dead letters of rejected requests; NATS drops the oldest beyond it. Default:
-	// 256MiB.
+	// Maximum bytes of rejected requests; NATS drops the oldest beyond it. Default: 256MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -152,7 +150,7 @@ type UsageStream struct {
 	// How long usage events are kept. Default: 744h.
 	MaxAge time.Duration `yaml:"max_age"`
 	// Maximum bytes of usage events; NATS drops the oldest beyond it. The default holds about 1.5
-	// million events of 700 bytes. Default: 1GiB.
+	// million. Default: 1GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -160,8 +158,8 @@ type UsageStream struct {
 type OpsStream struct {
 	// How long audit records are kept. Default: 2160h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Maximum bytes of audit records. The default holds about 100,000. When full, genbus refuses
-	// operator actions. Default: 64MiB.
+	// Maximum bytes of audit records; when full, genbus refuses operator actions. The default holds
+	// about 100,000. Default: 64MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 

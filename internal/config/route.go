@@ -34,35 +34,33 @@ const (
 
 // Route sends jobs for certain models to its upstreams.
 type Route struct {
-	// Name of the route in subjects and metrics: letters, digits, _ and -; unique. Required.
+	// Name of the route in subjects and metrics: letters, digits, _ and -. Required.
 	Name string `yaml:"name"`
-	// What the route serves: video or chat. Required.
+	// video or chat. Required.
 	Kind string `yaml:"kind"`
-	// Models the route serves: exact names, prefixes such as "wan-*", or "*". The most specific
-	// pattern wins. Required.
+	// Exact model names, prefixes such as "wan-*", or "*". The most specific pattern wins. Required.
 	Models []string `yaml:"models"`
-	// Name of the route's only upstream; use upstreams for several. Default: none.
+	// Name of the upstream; use upstreams for several. Default: none.
 	Upstream string `yaml:"upstream"`
 	// Upstreams of the route, in order, or by weight if any has one. All speak the route's protocol.
 	Upstreams []Target `yaml:"upstreams"`
-	// Model name to send to the upstream instead of the caller's. Default: none.
+	// Model name to send instead of the caller's. Default: none.
 	UpstreamModel string `yaml:"upstream_model"`
-	// Model names to send to the upstream, by the caller's model name; genbus sends other names
-	// unchanged. Default: none.
+	// Model names to send, by the caller's model name. Default: none.
 	ModelMap map[string]string `yaml:"model_map"`
-	// Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.
+	// Video only: primary, videos, kling or jimeng. Default: primary for video.
 	Protocol string `yaml:"protocol"`
-	// Video only, not for protocol primary: the upstream is a gateway in front of the vendor, which
-	// also requires the model in model and the parameters in metadata. Default: false.
+	// Video only, not for primary: the upstream is a gateway, which also requires the model in model
+	// and the parameters in metadata. Default: false.
 	Gateway bool `yaml:"gateway"`
 	// Protocol videos only: the form in which the upstream requires an input_reference that is a URL:
 	// object or string. Empty keeps the client's form. Default: none.
 	InputReference string `yaml:"input_reference"`
-	// Protocol videos only: how the upstream wants creates: multipart (a form; vLLM-Omni accepts
-	// nothing else) or json. Empty sends a file as a form, and other requests as the client sent
-	// them, but as JSON with gateway or input_reference. Default: none.
+	// Protocol videos only: how the upstream wants creates: multipart (a form) or json. Empty sends a
+	// file as a form, and other requests as the client sent them, but as JSON with gateway or
+	// input_reference. Default: none.
 	Body string `yaml:"body"`
-	// Video only: copy the result to the object store before the upstream's URL expires. Default: false.
+	// Video only: copy results to the object store. Default: false.
 	Archive bool `yaml:"archive"`
 	// Group of the models in GET /v1/models. Default: the protocol; chat for chats.
 	Group string `yaml:"group"`
@@ -71,12 +69,11 @@ type Route struct {
 	Modes []string `yaml:"modes"`
 	// Maximum jobs in progress at once, over all replicas. Default: 100 for video, 64 for chat.
 	MaxInFlight int `yaml:"max_in_flight"`
-	// Maximum waiting jobs; genbus refuses further jobs and says when to retry. Default: 100000.
+	// Maximum waiting jobs; genbus refuses further ones. Default: 100000.
 	MaxQueued int `yaml:"max_queued"`
-	// Size of the ready window, which holds jobs that are ready to start, in order of arrival. Further
-	// jobs wait in the backlog and become ready in turn by tenant. A small window is fairer between
-	// tenants; a large one starts short jobs faster. 0: genbus uses the free slots of max_in_flight
-	// plus the jobs that the route starts in about a second. Default: 0.
+	// Size of the ready window, whose jobs start in order of arrival. Further jobs become ready in
+	// turn by tenant. 0: the free slots of max_in_flight plus the jobs that the route starts in about
+	// a second. Default: 0.
 	ReadyJobs int `yaml:"ready_jobs"`
 	// What to do if the upstream may have accepted a create: fail, or resubmit if the upstream
 	// honours the Idempotency-Key. Default: fail.
@@ -85,19 +82,17 @@ type Route struct {
 	Timeouts         Timeouts `yaml:"timeouts"`
 	// How long a job's holder may be silent before another replica takes over the job. Default: 60s.
 	AckWait time.Duration `yaml:"ack_wait"`
-	// Chat only: repeat calls that timed out, although the upstream may charge for each: queued chats
-	// with their next attempt, inline chats with another upstream key. Default: false.
+	// Chat only: repeat calls that timed out, although the upstream may charge for each. Default:
+	// false.
 	RetryTimeouts bool `yaml:"retry_timeouts"`
-	// Chat only: request the token usage from the upstream in queued, streamed chats. Default: true.
+	// Chat only: request the token usage in queued, streamed chats. Default: true.
 	QueuedUsage bool `yaml:"queued_usage"`
-	// Store the request of each accepted job, including its prompt, in the tenant's object store for
-	// nats.streams.tasks.max_age, so that operators can submit it again. genbus refuses a job whose
-	// request it cannot store. Inline chats are not kept; requests above limits.claim_check_bytes are
-	// always kept. Default: false.
+	// Keep the request of each queued job, including its prompt, for nats.streams.tasks.max_age, so
+	// that operators can submit it again. genbus refuses a job whose request it cannot store. Default:
+	// false.
 	KeepRequests bool `yaml:"keep_requests"`
 	// Accept no new jobs and finish the accepted ones, as the step before removing the route. New jobs
-	// go to another route that serves their model; if there is none, genbus refuses them. Default:
-	// false.
+	// go to another route that serves their model, if there is one. Default: false.
 	Draining bool `yaml:"draining"`
 }
 
@@ -108,7 +103,7 @@ type Target struct {
 	// Share of jobs that start at this upstream, relative to all weights; 0 to use it only if the
 	// others fail. Default: 0.
 	Weight int `yaml:"weight"`
-	// Model name to send to this upstream instead of the route's. Default: none.
+	// Model name to send to this upstream. Default: none.
 	UpstreamModel string `yaml:"upstream_model"`
 }
 
@@ -128,8 +123,7 @@ type Timeouts struct {
 	Create time.Duration `yaml:"create"`
 	// Video: from the first submission to the end. Default: 24h.
 	Deadline time.Duration `yaml:"deadline"`
-	// Video: from the upstream's success to the end of the copy, if the result is archived. Default:
-	// 10m.
+	// Video: from the upstream's success to the end of the copy. Default: 10m.
 	Archive time.Duration `yaml:"archive"`
 	// Chat: from the request to the first byte of a streamed answer. Default: 10m.
 	FirstByte time.Duration `yaml:"first_byte"`

@@ -10,42 +10,35 @@ type Tenants map[string]TenantOverride
 
 // TenantLimits bounds the usage of one tenant.
 type TenantLimits struct {
-	// Maximum requests per second of a tenant in each replica, over HTTP, gRPC and NATS together,
-	// including reads. genbus refuses further requests with rate_limited, and requests in the NATS
-	// inbox wait. 0: no limit. Default: 0.
+	// Maximum requests per second in each replica, over HTTP, gRPC and NATS together, including reads.
+	// genbus refuses further ones with rate_limited, but those in the NATS inbox wait. 0: no limit.
+	// Default: 0.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// Maximum burst of requests; 0 for one second's worth. Default: 0.
 	Burst int `yaml:"burst"`
-	// Maximum accepted, unfinished jobs of a tenant over all replicas; inline chats count per replica.
-	// genbus refuses further jobs with tenant_full, and requests in the NATS inbox wait. 0: no limit.
-	// Default: 0.
+	// Maximum unfinished jobs over all replicas; inline chats count per replica. genbus refuses
+	// further ones with tenant_full, but those in the NATS inbox wait. 0: no limit. Default: 0.
 	MaxJobs int `yaml:"max_jobs"`
-	// Number of dead letters of a tenant's jobs at which genbus stops submitting its videos, until an
-	// operator resolves some. genbus refuses new videos with dead_letters_full. Videos in the backlog
-	// wait, and ready ones fail. 0: no limit. Default: 1000.
+	// Number of dead letters of a tenant's jobs at which genbus stops submitting its videos, and
+	// refuses new ones with dead_letters_full. Videos in the backlog wait, and ready ones fail. 0: no
+	// limit. Default: 1000.
 	MaxDeadLetters int `yaml:"max_dead_letters"`
-	// Maximum size of a tenant's request body, if smaller than http.max_body_bytes; 0 for no other
-	// limit. Default: 0.
+	// Maximum size of a request body; 0 for only http.max_body_bytes. Default: 0.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 
 // TenantOverride holds the limits of one tenant. It has the same fields as TenantLimits. Load fills
 // in the missing ones.
 type TenantOverride struct {
-	// Maximum requests per second of this tenant in each replica; 0 for no limit. Default: same as
-	// limits.tenant.
+	// Maximum requests per second in each replica. Default: same as limits.tenant.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
-	// Maximum burst of requests of this tenant; 0 for one second's worth. Default: same as
-	// limits.tenant.
+	// Maximum burst of requests. Default: same as limits.tenant.
 	Burst int `yaml:"burst"`
-	// Maximum accepted, unfinished jobs of this tenant; 0 for no limit. Default: same as
-	// limits.tenant.
+	// Maximum unfinished jobs. Default: same as limits.tenant.
 	MaxJobs int `yaml:"max_jobs"`
-	// Number of dead letters of this tenant's jobs at which genbus stops submitting its videos; 0 for
-	// no limit. Default: same as limits.tenant.
+	// Maximum dead letters. Default: same as limits.tenant.
 	MaxDeadLetters int `yaml:"max_dead_letters"`
-	// Maximum size of this tenant's request body; 0 for no other limit. Default: same as
-	// limits.tenant.
+	// Maximum size of a request body. Default: same as limits.tenant.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
 

@@ -2,13 +2,12 @@ package config
 
 // ServerTLS configures a server's TLS. Changed files are reloaded at run time.
 type ServerTLS struct {
-	// PEM file of the server's certificate, followed by its intermediate certificates; empty for no
-	// TLS. Default: none.
+	// PEM file of the server's certificate and its intermediates; empty for no TLS. Default: none.
 	CertFile string `yaml:"cert_file"`
-	// PEM file of the certificate's private key. Default: none.
+	// PEM file of the private key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// PEM file with CA certificates to verify clients. If set, every client must present a certificate
-	// in addition to its API key. Default: none.
+	// PEM file with CA certificates. If set, every client must present a certificate of these CAs in
+	// addition to its API key. Default: none.
 	ClientCAFile string `yaml:"client_ca_file"`
 }
 

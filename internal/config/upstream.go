@@ -13,15 +13,14 @@ const (
 
 // Upstream is a service that genbus calls.
 type Upstream struct {
-	// Base address, http or https, to which genbus adds paths such as /chat/completions. It adds /v1
-	// too if the address has no version segment such as v1, v4 or v1beta. Required.
+	// Base address, http or https. genbus adds /v1, unless the address has a version segment such as
+	// v1, v4 or v1beta, and paths such as /chat/completions. Required.
 	BaseURL string `yaml:"base_url"`
-	// What genbus adds to base_url before paths such as /chat/completions, with or without a version
-	// segment: a path such as "/v2", or "/" for nothing. Not for kling and jimeng, which have
-	// vendor_path. Default: /v1 if base_url has no version segment, none otherwise.
+	// Path between base_url and paths such as /chat/completions, such as "/v2"; "/" for none. Not for
+	// kling and jimeng. Default: /v1 if base_url has no version segment, none otherwise.
 	VersionPath string `yaml:"version_path"`
-	// How genbus authenticates: bearer (API key), or signed (access_key and secret_key, as the
-	// route's protocol requires: a JWT for kling, HMAC-SHA256 for jimeng). Default: bearer.
+	// How genbus authenticates: bearer (API key), or signed (access_key and secret_key; only for kling
+	// and jimeng). Default: bearer.
 	Auth string `yaml:"auth"`
 	// Environment variable that holds the API key; without a key genbus sends no Authorization
 	// header. Default: none.
@@ -41,25 +40,22 @@ type Upstream struct {
 	// Path before a vendor's paths, such as "/kling"; "/" for none. Default: the protocol's segment
 	// with bearer (a gateway), none with signed (the vendor itself).
 	VendorPath string `yaml:"vendor_path"`
-	// Maximum held jobs for each key in each replica. 0: only the route's max_in_flight, which counts
-	// all replicas. Default: 0.
+	// Maximum held jobs for each key in each replica; 0 for no limit. Default: 0.
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// Maximum submissions and chats per second for each key in each replica; 0 for no limit. Default:
 	// 0.
 	RatePerSecond float64 `yaml:"rate_per_second"`
-	// How long genbus avoids a key that the upstream refused (401, 402, 403, quota) while other keys
-	// work. Default: 5m.
+	// How long genbus avoids a key that the upstream refused while other keys work. Default: 5m.
 	KeyCooldown time.Duration `yaml:"key_cooldown"`
 	// When genbus stops calling a failing upstream for a while.
 	Breaker Breaker `yaml:"breaker"`
 	// Whether results may have loopback, private and link-local addresses other than that of base_url.
-	// If true, genbus also uses the HTTPS_PROXY proxy for other hosts. Default: false.
+	// If true, HTTPS_PROXY also applies to other hosts. Default: false.
 	PrivateResults bool `yaml:"private_results"`
-	// Idle connections to keep open for later calls; 0 to reuse no connection. Default: 256.
+	// Idle connections to keep open; 0 to reuse no connection. Default: 256.
 	MaxIdleConns int `yaml:"max_idle_conns"`
-	// Whether video creates over HTTP/1.1 reuse connections, which saves a handshake. A create whose
-	// connection the upstream closes at that moment may end as submission_outcome_unknown. Over
-	// HTTP/2 creates always share a connection, unless max_idle_conns is 0. Default: false.
+	// Whether video creates over HTTP/1.1 reuse connections. If the upstream closes one at that
+	// moment, the create may end as submission_outcome_unknown. Default: false.
 	ReuseConnectionsForCreates bool `yaml:"reuse_connections_for_creates"`
 	// Headers added to every request. They must not be secret or replace a header that genbus sets.
 	// Default: none.
@@ -71,8 +67,7 @@ type Upstream struct {
 
 // UpstreamKey is one of several keys of an upstream.
 type UpstreamKey struct {
-	// Name of the key in tasks, logs and metrics: letters, digits, _ and -. Never the key itself.
-	// Required.
+	// Name of the key in tasks, logs and metrics: letters, digits, _ and -. Required.
 	Name string `yaml:"name"`
 	// Environment variable that holds the API key. Default: none.
 	KeyEnv string `yaml:"key_env"`
