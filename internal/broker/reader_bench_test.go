@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkLast measures one leader read of a job's log on the embedded server, by the number of
-// jobs in the log. Messages have the size of a typical event. docs/adr/0001 quotes the result.
+// jobs in the log. Messages have the size of a typical event. docs/decisions.md quotes the result.
 func BenchmarkLast(b *testing.B) {
 	for _, jobs := range []int{1, 1_000, 20_000} {
 		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
