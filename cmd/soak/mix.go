@@ -12,10 +12,10 @@ var mixes = map[string]faultinject.Mix{
 		faultinject.OpCreate: {
 			faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.TooManyLater: 0.02, faultinject.InternalAfter: 0.01,
 			faultinject.ResetAccepted: 0.01, faultinject.TaskFails: 0.02, faultinject.TaskNeverEnds: 0.01,
-			faultinject.TaskResultLate: 0.02,
+			faultinject.TaskResultLate: 0.02, faultinject.TaskRefused: 0.01, faultinject.NestedID: 0.05,
 		},
 		faultinject.OpPoll: {faultinject.Latency: 0.02, faultinject.PollErrors: 0.01},
-		faultinject.OpChat: {faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.CutAnswer: 0.02, faultinject.Unavailable: 0.01},
+		faultinject.OpChat: {faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.CutAnswer: 0.02, faultinject.Unavailable: 0.01, faultinject.OddEvents: 0.05, faultinject.NoChoice: 0.01},
 	},
 	// refusing: mostly overloaded.
 	"refusing": {

@@ -81,7 +81,7 @@ func (u *upstreams) addTo(h *check.History) {
 // good are faults with a usable answer.
 var good = []faultinject.Fault{
 	faultinject.None, faultinject.Latency, faultinject.Drip, faultinject.TaskNeverEnds, faultinject.TaskLate, faultinject.TaskBackwards, faultinject.TaskFails,
-	faultinject.TaskResultLate,
+	faultinject.TaskResultLate, faultinject.TaskRefused, faultinject.NestedID, faultinject.OddEvents,
 }
 
 // post converts a POST for the checker. Only a usable answer counts as answered.

@@ -65,6 +65,9 @@ func (a *answer) FlushError() error {
 		return a.ctx.Err()
 	}
 	a.pass()
+	if a.plan.odd {
+		a.chunk([]byte(oddEvents))
+	}
 	a.events++
 	if a.events == a.plan.event() {
 		a.middle()

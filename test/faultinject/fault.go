@@ -57,14 +57,19 @@ const (
 	Binary        Fault = "binary"
 	GzipBomb      Fault = "gzip_bomb"
 
-	// TaskNeverEnds, TaskLate, TaskBackwards, TaskFails and TaskResultLate answer a create
-	// correctly. The task of TaskNeverEnds runs for a week. That of TaskLate completes Timing.Late
-	// after the create. That of TaskBackwards reports running, waiting, running and completed. That
-	// of TaskFails fails. That of TaskResultLate has its result a second after it has completed.
+	// NestedID answers a create correctly, one level down: {"result":{"id":..}}.
+	NestedID Fault = "nested_id"
+
+	// TaskNeverEnds, TaskLate, TaskBackwards, TaskFails, TaskRefused and TaskResultLate answer a
+	// create correctly. The task of TaskNeverEnds runs for a week. That of TaskLate completes
+	// Timing.Late after the create. That of TaskBackwards reports running, waiting, running and
+	// completed. That of TaskFails fails. Polls of the task of TaskRefused answer 400 with the code
+	// moderation_blocked. That of TaskResultLate has its result a second after it has completed.
 	TaskNeverEnds  Fault = "task_never_ends"
 	TaskLate       Fault = "task_late"
 	TaskBackwards  Fault = "task_backwards"
 	TaskFails      Fault = "task_fails"
+	TaskRefused    Fault = "task_refused"
 	TaskResultLate Fault = "task_result_late"
 
 	// NotFound, PollErrors and PollGarbage answer several consecutive polls of a task with 404,
@@ -77,6 +82,11 @@ const (
 	// makes one line of the answer 48 MiB long.
 	StreamStall   Fault = "stream_stall"
 	OversizedLine Fault = "oversized_line"
+	// OddEvents answers a chat correctly. After each event of a stream it sends others that are no
+	// JSON objects, also after the last.
+	OddEvents Fault = "odd_events"
+	// NoChoice answers a chat with 200 and an empty list of choices. Accepted.
+	NoChoice Fault = "no_choice"
 )
 
 // answerFaults apply to every op.
@@ -86,9 +96,9 @@ var answerFaults = []Fault{
 }
 
 var opFaults = map[Op][]Fault{
-	OpCreate: slices.Concat(answerFaults, []Fault{TaskNeverEnds, TaskLate, TaskBackwards, TaskFails, TaskResultLate}),
+	OpCreate: slices.Concat(answerFaults, []Fault{NestedID, TaskNeverEnds, TaskLate, TaskBackwards, TaskFails, TaskRefused, TaskResultLate}),
 	OpPoll:   slices.Concat(answerFaults, outages),
-	OpChat:   slices.Concat(answerFaults, []Fault{StreamStall, OversizedLine}),
+	OpChat:   slices.Concat(answerFaults, []Fault{StreamStall, OversizedLine, OddEvents, NoChoice}),
 }
 
 // outages affect outageLength consecutive polls of a task.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // opOf returns the kind of a request from its request line, or "" for a request that never has a
@@ -65,11 +66,12 @@ func taskIDOf(body []byte) string {
 		Data   struct {
 			TaskID string `json:"task_id"`
 		} `json:"data"`
+		Result jsontext.Value `json:"result"` // of NestedID
 	}
 	if json.Unmarshal(body, &answer) != nil {
 		return ""
 	}
-	for _, id := range []string{answer.Data.TaskID, answer.TaskID, answer.ID} {
+	for _, id := range []string{answer.Data.TaskID, answer.TaskID, answer.ID, taskIDOf(answer.Result)} {
 		if id != "" {
 			return id
 		}

@@ -22,6 +22,7 @@ type plan struct {
 	wait time.Duration // before the first byte
 	drip time.Duration // between pieces; 0 means no pauses
 	end  end
+	odd  bool    // send oddEvents after each event
 	part float64 // position of the middle, from 0 to 1
 }
 
@@ -30,6 +31,9 @@ func (p plan) event() int { return 1 + int(p.part*8) }
 
 // of returns the position of the middle in n bytes. It is before the last byte.
 func (p plan) of(n int) int { return int(p.part * float64(max(n-1, 0))) }
+
+// oddEvents are no JSON objects, as some servers send to keep a stream alive.
+const oddEvents = "data: ping\n\nevent: heartbeat\ndata: null\n\ndata:\n\n"
 
 const dripPiece = 16
 

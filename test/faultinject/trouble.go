@@ -59,8 +59,8 @@ func refuseLikeGoogle(w http.ResponseWriter, _ *http.Request) {
 		`"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"0.5s"}]}}]`)
 }
 
-// taskBehaviour returns, as JSON, the sandbox Behaviour for faults of the task itself, or "" for
-// other faults.
+// taskBehaviour returns, as JSON, the sandbox Behaviour for faults of the task itself and of its
+// create's answer, or "" for other faults.
 func (x *exchange) taskBehaviour() string {
 	switch x.decision.Fault {
 	case TaskNeverEnds:
@@ -69,8 +69,12 @@ func (x *exchange) taskBehaviour() string {
 		return fmt.Sprintf(`{"duration_ms":%d}`, x.wire.upstream.timing.Late.Milliseconds())
 	case TaskFails:
 		return `{"fail":"the upstream gave up"}`
+	case TaskRefused:
+		return `{"poll_status":400,"poll_code":"moderation_blocked"}`
 	case TaskResultLate:
 		return `{"result_after_ms":1000}`
+	case NestedID:
+		return `{"nested":true}`
 	case TaskBackwards:
 		return x.backwards()
 	default:
@@ -106,6 +110,8 @@ func (x *exchange) plan() plan {
 		p.end = stall
 	case OversizedLine:
 		p.end = oversized
+	case OddEvents:
+		p.odd = true
 	default:
 	}
 	return p
@@ -114,7 +120,7 @@ func (x *exchange) plan() plan {
 // replaces reports whether the fault accepts the request and sends a different answer.
 func (x *exchange) replaces() bool {
 	switch x.decision.Fault {
-	case InternalAfter, ResetAccepted, HTML, TruncatedJSON, Binary, GzipBomb, PollGarbage:
+	case InternalAfter, ResetAccepted, HTML, TruncatedJSON, Binary, GzipBomb, PollGarbage, NoChoice:
 		return true
 	default:
 		return false
@@ -137,9 +143,20 @@ func (x *exchange) replacement(held *answer) http.HandlerFunc {
 		return body(held.header.Get("Content-Type"), "", good[:x.plan().of(len(good))])
 	case GzipBomb:
 		return body("application/json", "gzip", gzipBomb())
+	case NoChoice:
+		return noChoice(held.header.Get("Content-Type"))
 	default:
 		return body("application/octet-stream", "", x.noise())
 	}
+}
+
+// noChoice answers in the form that the client asked for.
+func noChoice(contentType string) http.HandlerFunc {
+	const chunk = `{"id":"chatcmpl-0","object":"chat.completion.chunk","created":0,"model":"sandbox-chat","choices":[]}`
+	if strings.HasPrefix(contentType, "text/event-stream") {
+		return body(contentType, "", []byte("data: "+chunk+"\n\ndata: [DONE]\n\n"))
+	}
+	return body(contentType, "", []byte(strings.Replace(chunk, ".chunk", "", 1)))
 }
 
 func body(contentType, encoding string, b []byte) http.HandlerFunc {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,8 +56,14 @@ func TestFaultsOfCreatesAndChats(t *testing.T) {
 		{TruncatedJSON, 200, false, true, true, true},
 		{Binary, 200, false, true, true, true},
 		{GzipBomb, 200, false, true, true, true},
+		{NestedID, 200, false, true, true, true},
+		{OddEvents, 200, false, true, true, true},
+		{NoChoice, 200, false, true, true, true},
 	} {
 		for op, body := range map[Op]string{OpCreate: videoBody, OpChat: chatBody} {
+			if !slices.Contains(append(FaultsOf(op), None), o.fault) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s %s", op, o.fault), func(t *testing.T) {
 				t.Parallel()
 				u, c := newTestUpstream(t, always(op, o.fault))
@@ -132,6 +139,7 @@ func TestTasksThatMisbehave(t *testing.T) {
 		TaskNeverEnds:  {"queued"},
 		TaskLate:       {"queued"},
 		TaskFails:      {"failed"},
+		NestedID:       {"completed"},
 		TaskBackwards:  {"completed"},
 		TaskResultLate: {"completed"},
 		None:           {"completed"},
@@ -146,6 +154,15 @@ func TestTasksThatMisbehave(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+func TestTaskRefused(t *testing.T) {
+	t.Parallel()
+	u, c := newTestUpstream(t, always(OpCreate, TaskRefused))
+	r := get(t, c, u.URL()+paths[OpCreate]+"/"+create(t, u, c, "job1"))
+	if r.status != http.StatusBadRequest || !strings.Contains(r.body, "moderation_blocked") {
+		t.Errorf("got %d %s", r.status, r.body)
 	}
 }
 
@@ -239,6 +256,12 @@ func TestStreams(t *testing.T) {
 			return isCut(r.err) && !p.Answered && len(got) < len(p.Text)+1 && strings.HasPrefix(p.Text, got)
 		},
 		HTML: func(r reply, p Post) bool { return r.err == nil && p.Answered && strings.Contains(r.body, "<html>") },
+		OddEvents: func(r reply, p Post) bool {
+			return p.Answered && strings.HasSuffix(r.body, "data: [DONE]\n\n"+oddEvents) && strings.Count(r.body, oddEvents) > 3 && contentOf([]byte(r.body)) == p.Text
+		},
+		NoChoice: func(r reply, p Post) bool {
+			return p.Answered && strings.Contains(r.body, `"choices":[]`) && strings.HasSuffix(r.body, "data: [DONE]\n\n")
+		},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
