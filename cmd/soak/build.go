@@ -31,6 +31,21 @@ func build(ctx context.Context, dir string, race, clock bool) (string, error) {
 	return binary, nil
 }
 
+// buildCommit builds the service of a commit of this repository into dir.
+func buildCommit(ctx context.Context, dir, commit string) (string, error) {
+	source, binary := filepath.Join(dir, "before"), filepath.Join(dir, "service-before")
+	for _, command := range []*exec.Cmd{
+		exec.CommandContext(ctx, "git", "clone", "--quiet", "--shared", "--no-checkout", ".", source),
+		exec.CommandContext(ctx, "git", "-C", source, "checkout", "--quiet", commit),
+		exec.CommandContext(ctx, "go", "build", "-C", source, "-o", binary, servicePath),
+	} {
+		if out, err := command.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s of commit %s (run soak at the root of the repository): %w\n%s", servicePath, commit, err, out)
+		}
+	}
+	return binary, nil
+}
+
 func serviceEnv(extra ...string) []string {
 	var env []string
 	for _, pair := range os.Environ() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ type replica struct {
 	// links connect the replica to the broker's nodes. There are none with an embedded broker.
 	links  []*faultinject.Link
 	log    string
+	binary string // path of a symbolic link to the version that the next process runs
 	config string // path of its configuration
 	clock  string // path of the file with its clock error
 	setup  setup
@@ -35,10 +37,11 @@ type fleet struct {
 	nodes    *faultinject.Nodes // nil for an embedded broker
 	nats     string             // for the clients
 	probe    *http.Client
+	versions []string // paths of the service binaries
 }
 
-func startFleet(ctx context.Context, o options, dir, binary string, up *upstreams) (*fleet, error) {
-	f := &fleet{probe: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+func startFleet(ctx context.Context, o options, dir string, versions []string, up *upstreams) (*fleet, error) {
+	f := &fleet{versions: versions, probe: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	if o.Cluster {
 		nodes, err := faultinject.StartNodes(ctx, faultinject.NodesOptions{Dir: dir, N: nodeCount, MaxPayload: o.maxPayload()})
 		if err != nil {
@@ -47,7 +50,7 @@ func startFleet(ctx context.Context, o options, dir, binary string, up *upstream
 		f.nodes, f.nats = nodes, nodes.ClientURLs()
 	}
 	for i := range o.Replicas {
-		r, err := f.start(ctx, o, i, dir, binary, up)
+		r, err := f.start(ctx, o, i, dir, up)
 		if r != nil {
 			f.replicas = append(f.replicas, r)
 		}
@@ -58,7 +61,7 @@ func startFleet(ctx context.Context, o options, dir, binary string, up *upstream
 	return f, nil
 }
 
-func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string, up *upstreams) (*replica, error) {
+func (f *fleet) start(ctx context.Context, o options, i int, dir string, up *upstreams) (*replica, error) {
 	r := &replica{log: filepath.Join(dir, fmt.Sprintf("replica%d.log", i))}
 	r.Name = fmt.Sprintf("replica %d", i)
 	s := setup{Name: r.Name, Frail: up.frail.URL(), Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data"), SmallLog: o.SmallLog}
@@ -73,13 +76,14 @@ func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string,
 	r.HTTP, r.GRPC = "http://"+s.HTTP, s.GRPC
 	r.config, r.setup = filepath.Join(dir, fmt.Sprintf("replica%d.yaml", i)), s
 	r.clock = filepath.Join(dir, fmt.Sprintf("replica%d.clock", i))
-	if err := errors.Join(r.setup.write(r.config), r.setClock(0)); err != nil {
+	r.binary = filepath.Join(dir, fmt.Sprintf("replica%d", i))
+	if err := errors.Join(r.setup.write(r.config), r.setClock(0), os.Symlink(f.versions[0], r.binary)); err != nil {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.process, err = faultinject.Start(ctx, faultinject.Spec{
-		Path: binary, Args: []string{"serve"}, Env: serviceEnv("GENBUS_CONFIG="+r.config, skewEnv+"="+r.clock), Dir: dir, Log: r.log,
+		Path: r.binary, Args: []string{"serve"}, Env: serviceEnv("GENBUS_CONFIG="+r.config, skewEnv+"="+r.clock), Dir: dir, Log: r.log,
 		Ready: func(ctx context.Context) error { return f.ready(ctx, r) },
 	})
 	return r, err

@@ -34,6 +34,7 @@ type cli struct {
 	History      string        `type:"path" help:"Check a kept history without a run."`
 	Markdown     bool          `help:"Write the result as a page section."`
 	Service      string        `type:"path" help:"Service binary to run. Default: build it from this module."`
+	UpgradeFrom  string        `placeholder:"COMMIT" help:"Begin with the service of this commit, and replace it with this version and back, by SIGTERM and by SIGKILL."`
 	Race         bool          `help:"Build the service with the race detector."`
 	Keep         bool          `help:"Keep the directory with configurations, logs, data and history. It is always kept after a broken promise."`
 }
@@ -102,7 +103,7 @@ func (c *cli) result(ctx context.Context, o options) (result, error) {
 func (c *cli) options() options {
 	o := options{
 		Duration: c.Duration, Seed: c.Seed, Cluster: c.Cluster, Replicas: c.Replicas, Rate: c.Rate,
-		SmallLog: c.SmallLog, SmallDisk: c.SmallDisk, SmallPayload: c.SmallPayload, Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, Race: c.Race, Keep: c.Keep,
+		SmallLog: c.SmallLog, SmallDisk: c.SmallDisk, SmallPayload: c.SmallPayload, Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, UpgradeFrom: c.UpgradeFrom, Race: c.Race, Keep: c.Keep,
 	}
 	if !c.Cluster {
 		o.Replicas = 1 // an embedded broker has a single replica

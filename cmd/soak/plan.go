@@ -17,6 +17,8 @@ const (
 	kill        action = "kill"         // SIGKILL a replica, restart it later
 	killAll     action = "kill-all"     // SIGKILL all replicas, restart them later
 	rolling     action = "rolling"      // SIGTERM and restart one replica at a time
+	replace     action = "replace"      // SIGTERM a replica, and start its other version; with --upgrade-from
+	replaceKill action = "replace-kill" // the same with SIGKILL
 	stopReplica action = "stop"         // SIGSTOP a replica for longer than ack_wait
 	aimKill     action = "aim-kill"     // SIGKILL a replica between a message and its answer
 	aimStop     action = "aim-stop"     // SIGSTOP a replica there for longer than an admission may take
@@ -180,6 +182,13 @@ var clusterDraws = []draw{
 	{changeMix, 4, 0, 0},
 }
 
+// upgradeDraws are the steps of a run with two versions.
+var upgradeDraws = []draw{
+	{replace, 3, 0, 2 * time.Second},
+	{replaceKill, 3, 100 * time.Millisecond, 4 * time.Second},
+	{changeMix, 1, 0, 0},
+}
+
 // skews are errors of a replica's clock. Some are larger and some are smaller than the queue
 // timeout and the deadline of a job.
 var skews = []time.Duration{49 * time.Hour, -49 * time.Hour, 20 * time.Second, -20 * time.Second}
@@ -218,6 +227,9 @@ func (o options) draws() []draw {
 	all := singleDraws
 	if o.Cluster {
 		all = clusterDraws
+	}
+	if o.UpgradeFrom != "" {
+		all = upgradeDraws
 	}
 	if o.SmallLog {
 		all = append(slices.Clone(all), draw{fill, 1, 0, 0})
@@ -274,7 +286,7 @@ func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
 	switch d.action {
 	case changeMix:
 		s.Mix = mixNames[r.IntN(len(mixNames))]
-	case kill, stopReplica, cutReplica, cancelKill:
+	case kill, replace, replaceKill, stopReplica, cutReplica, cancelKill:
 		s.Target = r.IntN(o.Replicas)
 	case aimKill, aimStop, aimHold:
 		s.Target, s.Moment = r.IntN(o.Replicas), r.IntN(len(moments))

@@ -59,6 +59,10 @@ func TestPlansHaveEveryStep(t *testing.T) {
 	if len(moment) != len(moments) || longest <= deadline {
 		t.Errorf("moments %v, the longest stop %s", moment, longest)
 	}
+	upgrade := options{Duration: 3 * time.Minute, Seed: 1, Cluster: true, Replicas: 2, UpgradeFrom: "HEAD"}.plan()
+	if !upgrade.has(replace) || !upgrade.has(replaceKill) {
+		t.Errorf("an upgrade has only %s", upgrade)
+	}
 	filled := options{Duration: time.Minute, Seed: 1, Replicas: 1, SmallLog: true}
 	if !filled.plan().has(fill) {
 		t.Error("a small log is not filled")

@@ -33,6 +33,9 @@ func (r result) command() string {
 	} else {
 		out += fmt.Sprintf(" --duration %s --rate %g", r.Duration, r.Rate)
 	}
+	if r.UpgradeFrom != "" {
+		out += " --upgrade-from " + r.UpgradeFrom
+	}
 	if r.SmallLog {
 		out += " --small-log"
 	}

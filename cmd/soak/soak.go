@@ -28,7 +28,10 @@ type options struct {
 	Only         []string // limits the plan to these steps; empty means all
 	Kills, Jobs  int
 	Service      string
-	Race, Keep   bool
+	// UpgradeFrom is the commit of the service that the replicas begin with; empty means this
+	// version. The steps replace it.
+	UpgradeFrom string
+	Race, Keep  bool
 	// Steps replace the steps drawn from the seed.
 	Steps plan
 }
@@ -81,12 +84,9 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.dir, err = os.MkdirTemp("", "genbus-soak-"); err != nil {
 		return err
 	}
-	binary := w.Service
-	if binary == "" {
-		progressf("building %s", servicePath)
-		if binary, err = build(ctx, w.dir, w.Race, w.plan().has(clock)); err != nil {
-			return err
-		}
+	versions, err := w.versions(ctx)
+	if err != nil {
+		return err
 	}
 	if w.SmallDisk {
 		if err := mountSmallDisk(w.dir); err != nil {
@@ -96,7 +96,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.up, err = startUpstreams(w.Seed); err != nil {
 		return err
 	}
-	if w.fleet, err = startFleet(ctx, w.options, w.dir, binary, w.up); err != nil {
+	if w.fleet, err = startFleet(ctx, w.options, w.dir, versions, w.up); err != nil {
 		return err
 	}
 	w.storm = &storm{fleet: w.fleet, up: w.up, recorder: w.recorder, seed: w.Seed}
@@ -106,6 +106,27 @@ func (w *world) open(ctx context.Context) (err error) {
 	})
 	w.storm.load = w.load
 	return err
+}
+
+// versions returns the service binaries. The replicas begin with the first.
+func (w *world) versions(ctx context.Context) ([]string, error) {
+	now := w.Service
+	if now == "" {
+		progressf("building %s", servicePath)
+		var err error
+		if now, err = build(ctx, w.dir, w.Race, w.plan().has(clock)); err != nil {
+			return nil, err
+		}
+	}
+	if w.UpgradeFrom == "" {
+		return []string{now}, nil
+	}
+	progressf("building %s of commit %s", servicePath, w.UpgradeFrom)
+	before, err := buildCommit(ctx, w.dir, w.UpgradeFrom)
+	if err != nil {
+		return nil, err
+	}
+	return []string{before, now}, acceptsConfiguration(ctx, w.dir, before, now)
 }
 
 // smallPayload is the max_payload of nodes with SmallPayload. Many replies are larger.

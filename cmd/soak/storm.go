@@ -50,6 +50,8 @@ func (s *storm) do(ctx context.Context, at step) error {
 		return s.kill(ctx, at.Target, at.For)
 	case killAll:
 		return s.killAll(ctx, at.For)
+	case replace, replaceKill:
+		return s.replace(ctx, at)
 	case rolling:
 		return s.rolling(ctx, at.For)
 	case stopReplica:
@@ -206,18 +208,17 @@ func (s *storm) killAll(ctx context.Context, away time.Duration) error {
 
 // rolling restarts each replica cleanly, one at a time, like a deployment.
 func (s *storm) rolling(ctx context.Context, away time.Duration) error {
-	for i, r := range s.fleet.replicas {
-		end := s.begin(s.replicaFault(check.FaultTerminate, i))
-		err := s.terminate(ctx, r, away)
-		end()
-		if err != nil {
+	for i := range s.fleet.replicas {
+		if err := s.terminate(ctx, i, away); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *storm) terminate(ctx context.Context, r *replica, away time.Duration) error {
+func (s *storm) terminate(ctx context.Context, i int, away time.Duration) error {
+	r := s.fleet.replicas[i]
+	defer s.begin(s.replicaFault(check.FaultTerminate, i))()
 	r.setDown(true)
 	begin := time.Now()
 	if err := r.process.Terminate(); err != nil {

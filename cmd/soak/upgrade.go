@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// acceptsConfiguration checks that a version accepts a configuration with every key of an earlier
+// version.
+func acceptsConfiguration(ctx context.Context, dir, before, now string) error {
+	example := exec.CommandContext(ctx, before, "config", "example")
+	example.Env = serviceEnv()
+	text, err := example.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", example, err)
+	}
+	file := filepath.Join(dir, "before.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	check := exec.CommandContext(ctx, now, "config", "check", file)
+	check.Env = serviceEnv()
+	if out, err := check.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", check, err, out)
+	}
+	return nil
+}
+
+// replace ends a replica and starts its other version, with the same configuration and data.
+func (s *storm) replace(ctx context.Context, at step) error {
+	if err := s.fleet.switchVersion(s.fleet.replicas[at.Target]); err != nil {
+		return err
+	}
+	if at.Action == replaceKill {
+		return s.kill(ctx, at.Target, at.For)
+	}
+	return s.terminate(ctx, at.Target, at.For)
+}
+
+// switchVersion makes the next process of a replica run the other version. The running one goes on.
+func (f *fleet) switchVersion(r *replica) error {
+	now, err := os.Readlink(r.binary)
+	if err != nil {
+		return err
+	}
+	next := f.versions[(slices.Index(f.versions, now)+1)%len(f.versions)]
+	progressf("%s: %s", r.Name, next)
+	return errors.Join(os.Remove(r.binary), os.Symlink(next, r.binary))
+}
