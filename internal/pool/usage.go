@@ -23,10 +23,10 @@ const (
 
 // askForUsage makes a call that also asks for token usage. If the upstream refuses that, it repeats
 // the call without, and the pool does not ask this upstream again until the next reload. An answer
-// that does not prove that nothing was done, such as 500, is not repeated. A refusal whose param does
-// not name the option counts only if the repeated call gets past it, because a message may quote the
-// prompt. One that names no cause counts only while it is unknown whether the upstream accepts such
-// requests.
+// that does not prove that nothing was done, such as 500, is not repeated. Unless the refusal is
+// certainly about the option, it counts only if the repeated call succeeds, because a message may
+// quote the prompt. One that names no cause counts only while it is unknown whether the upstream
+// accepts such requests.
 func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func(*attempt) error) error {
 	known := a.slot.usageOption()
 	asking := chat.AskForUsage(sent).Bytes()
@@ -43,7 +43,7 @@ func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func
 	refusal := upstream.AsError(opChat, err)
 	sure, named, maybe := chat.BlamesUsage(refusal)
 	refused := notBegun(refusal) || named && refusal.HTTPStatus/100 == 4
-	if sure || named && !refused {
+	if sure {
 		a.slot.setUsageOption(usageRefused, a.job, refusal)
 	}
 	if ctx.Err() != nil || !refused || !named && (!maybe || known == usageAccepted) {
@@ -52,8 +52,7 @@ func (a *attempt) askForUsage(ctx context.Context, sent body.Document, call func
 	a.measure("failed", refusal.HTTPStatus)
 	a.slot.countResend()
 	a.request.Body, a.begin = plain, time.Now()
-	err = call(a)
-	if again := upstream.AsError(opChat, err); again == nil || again.HTTPStatus >= 500 && again.HTTPStatus != refusal.HTTPStatus {
+	if err = call(a); err == nil {
 		a.slot.setUsageOption(usageRefused, a.job, refusal)
 	}
 	return err

@@ -140,7 +140,7 @@ func TestAnErrorAboutUsageIsNotRepeated(t *testing.T) {
 }
 
 // TestARefusalThatQuotesThePrompt proves that the pool remembers a refusal whose message names the
-// option only if the repeated call gets past it.
+// option only if the repeated call succeeds.
 func TestARefusalThatQuotesThePrompt(t *testing.T) {
 	t.Parallel()
 	quoting := answer(400, `{"error":{"message":"cannot answer \"what are stream_options?\"","type":"invalid_request_error","param":null}}`)
@@ -151,8 +151,9 @@ func TestARefusalThatQuotesThePrompt(t *testing.T) {
 		"refused again":          {quoting, quoting, []string{usageAsked, "", usageAsked, ""}},
 		"another refusal":        {quoting, answer(422, `{"error":{"message":"no"}}`), []string{usageAsked, "", usageAsked, ""}},
 		"no answer":              {quoting, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, []string{usageAsked, "", usageAsked, ""}},
-		"past it":                {quoting, answer(500, `{"error":{"message":"no"}}`), []string{usageAsked, "", ""}},
-		"nothing named, past it": {optionsRefusals["nothing named"], answer(502, `<html>`), []string{usageAsked, "", ""}},
+		"a failure":              {quoting, answer(500, `{"error":{"message":"no"}}`), []string{usageAsked, "", usageAsked, ""}},
+		"nothing named, a proxy": {optionsRefusals["nothing named"], answer(502, `<html>`), []string{usageAsked, "", usageAsked, ""}},
+		"a failure that quotes":  {answer(500, `{"error":{"message":"cannot answer \"stream_options?\""}}`), quoting, []string{usageAsked, usageAsked}},
 		"named by the param":     {optionsRefusals["OpenAI"], quoting, []string{usageAsked, "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,14 +24,14 @@ func AskForUsage(d body.Document) body.Document {
 }
 
 // BlamesUsage reports whether a request failed because of what AskForUsage added. sure is true if
-// the error's param names it. named is true if its param or message names it; a message may quote
-// the prompt. maybe is true if a refusal of the request names no cause at all: many servers only say
+// the error can mean nothing else. named is true if its param or message names it; a message may
+// quote the prompt. maybe is true if a refusal of the request names no cause at all: many servers only say
 // that a member is not permitted.
 func BlamesUsage(err *upstream.Error) (sure, named, maybe bool) {
 	names := func(text string) bool {
 		return strings.Contains(text, "stream_options") || strings.Contains(text, "include_usage")
 	}
-	sure = names(err.Param)
+	sure = names(err.Param) || strings.Contains(err.Message, "unexpected keyword argument 'stream_options'")
 	named = sure || names(err.Message)
 	maybe = err.Reported && (err.HTTPStatus == 400 || err.HTTPStatus == 422) && err.Scope == upstream.ScopeRequest && err.Param == "" &&
 		!strings.HasPrefix(err.Code, "content_") && !strings.HasPrefix(err.Code, "context_")
