@@ -278,7 +278,7 @@ func (f fields) rpcStatus() string {
 type fields map[string]jsontext.Value
 
 // membersOf returns the members of an object, or nil. Of names that squeeze alike, the last in byte
-// order wins, so that "code" wins over "Code" and "id" over "_id".
+// order wins, so that "code" wins over "Code" and "id" over "_id". But null and "" win over nothing.
 func membersOf(v jsontext.Value) fields {
 	var members map[string]jsontext.Value
 	if v.Kind() != '{' || json.Unmarshal(v, &members, lax.Options) != nil {
@@ -286,7 +286,10 @@ func membersOf(v jsontext.Value) fields {
 	}
 	f := make(fields, len(members))
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		f[squeeze(name)] = members[name]
+		key, value := squeeze(name), members[name]
+		if f[key] == nil || value.Kind() != 'n' && string(value) != `""` {
+			f[key] = value
+		}
 	}
 	return f
 }

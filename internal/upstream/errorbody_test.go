@@ -109,6 +109,7 @@ var errorBodies = []struct {
 	{"nested too deep", strings.Repeat(`{"error":`, 20) + `"m"` + strings.Repeat("}", 20), ErrorBody{Message: "JSON that is not an error"}, false},
 	{"array of no error", `[{"id":"m"}]`, ErrorBody{Message: "JSON that is not an error"}, false},
 	{"cut off", `{"error":{"message":"m"`, ErrorBody{Message: "JSON that is not an error"}, false},
+	{"names with and without a value", `{"Message":"m","message":null,"CODE":"c","code":""}`, ErrorBody{Code: "c", Message: "m"}, true},
 	{"names that differ in case", `{"Message":"n","message":"m","MESSAGE":"o","@type":"u","type":"t","Code":1,"code":"c"}`, ErrorBody{Code: "c", Type: "t", Message: "m"}, true},
 	{"odd types", `{"error":{"message":{},"code":[],"type":7},"message":1}`, ErrorBody{Message: "JSON that is not an error"}, false},
 }

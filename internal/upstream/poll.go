@@ -54,7 +54,7 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 	if e == nil {
 		e, _ = ep.ResponseError(OpPoll, resp, body)
 	}
-	if status, final := e.taskEnd(); status != "" {
+	if status, final := e.taskEnd(body); status != "" {
 		e.Final = final
 		return VideoState{Progression: Failed, Status: status, Progress: -1, Err: e}, nil
 	}

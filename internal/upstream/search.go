@@ -79,8 +79,12 @@ func firstItem(list jsontext.Value) jsontext.Value {
 // the task is better than a bare "id", and that is better than the ID of a request.
 func searchTaskID(resp *http.Response, body []byte) string {
 	found := levels(body, true)
-	if id := bestID(found, taskIDNames...); id != "" {
-		return id
+	for _, m := range found {
+		for _, name := range taskIDNames {
+			if id := identifier(m[name]); id != "" {
+				return id
+			}
+		}
 	}
 	if said, _ := ParseErrorBody(body); Meaningful(said.Code) != "" {
 		return "" // other IDs in an error need not be a task's
@@ -90,38 +94,31 @@ func searchTaskID(resp *http.Response, body []byte) string {
 			return id
 		}
 	}
-	if len(found) == 0 || saysWhy(found[0]["error"]) != (Problem{}) {
+	if slices.ContainsFunc(found, fields.isError) {
 		return ""
 	}
-	return cmp.Or(bestID(found, "uuid"), requestAsTask(found))
-}
-
-// bestID returns the ID with the best name, or "". Of IDs with the same name, it returns the one
-// nearest to the top.
-func bestID(found []fields, names ...string) string {
-	for _, name := range names {
-		for _, m := range found {
-			if id := identifier(m[name]); id != "" {
-				return id
-			}
-		}
-	}
-	return ""
-}
-
-// requestAsTask returns a request_id if it can only identify the task: xAI and fal answer with
-// little else. Next to a code or a mere message, it identifies the call.
-func requestAsTask(found []fields) string {
 	for _, m := range found {
-		id := identifier(m["requestid"])
-		status := firstText(m, statusNames)
-		silent := firstText(m, []string{"message", "msg", "detail"}) == ""
-		queued := silent || status != "" && ProgressionOf(status) != Failed
-		if id != "" && !m.isEnvelope() && queued {
+		if id := cmp.Or(m.inAcceptance("uuid"), m.inAcceptance("requestid")); id != "" {
 			return id
 		}
 	}
 	return ""
+}
+
+// inAcceptance returns an ID that can only identify the task: xAI and fal answer with a request_id
+// and little else. Next to a code or a mere message, it identifies the call.
+func (f fields) inAcceptance(name string) string {
+	status := firstText(f, statusNames)
+	silent := firstText(f, []string{"message", "msg", "detail"}) == ""
+	if f.isEnvelope() || !silent && (status == "" || ProgressionOf(status) == Failed) {
+		return ""
+	}
+	return identifier(f[name])
+}
+
+// isError reports whether an object has an error.
+func (f fields) isError() bool {
+	return saysWhy(f["error"]) != (Problem{}) || saysWhy(f["errors"]) != (Problem{})
 }
 
 // isEnvelope reports whether an object is an envelope, whose status and request_id are about the

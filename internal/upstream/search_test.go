@@ -34,8 +34,10 @@ var createAnswers = map[string]string{
 	`{"error":null,"data":{"video_id":"t"}}`:                                     "t", // HeyGen
 	`{"code":0,"message":"ok","request_id":"r","data":{"data":{"task_id":"t"}}}`: "t",
 
+	`{"taskId":"t","task_id":null}`: "t",
+
 	// Several IDs of a task.
-	`{"video_id":"v","data":{"task_id":"t"}}`:       "t",
+	`{"video_id":"t","data":{"task_id":"v"}}`:       "t",
 	`{"task_id":"t","data":{"task_id":"v"}}`:        "t",
 	`{"uuid":"u","data":{"generation_id":"t"}}`:     "t",
 	`{"code":0,"message":"ok","data":{"uuid":"t"}}`: "t",
@@ -64,6 +66,10 @@ var createAnswers = map[string]string{
 	// No ID of a task.
 	`{"code":1303,"message":"too many tasks","uuid":"u"}`:                  "",
 	`{"error":{"message":"no credits"},"uuid":"u"}`:                        "",
+	`{"errors":[{"message":"no credits"}],"uuid":"u"}`:                     "",
+	`{"data":{"error":{"message":"no credits"},"uuid":"u"}}`:               "",
+	`{"message":"Insufficient credits","uuid":"u"}`:                        "",
+	`{"taskId":"","task_id":null}`:                                         "",
 	`{"status":"queued"}`:                                                  "",
 	`{"code":0,"message":"SUCCEED","request_id":"r"}`:                      "",
 	`{"code":"success","request_id":"r","data":null}`:                      "",

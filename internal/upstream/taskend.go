@@ -38,10 +38,9 @@ const aTask = `(?:the |your |this )?(?:video[ _-]?)?(?:task|job|video|generation
 func NamesEnd(status int) bool { return callScope(status) == ScopeRequest }
 
 // taskEnd returns the status of a task whose end the error names, or "". The status is a word of
-// progressions. final reports whether the same request would fail again. A mere message in a 2xx
-// answer may be about anything.
-func (e *Error) taskEnd() (status string, final bool) {
-	if !e.Reported || !NamesEnd(e.status()) || e.HTTPStatus/100 == 2 && Meaningful(e.Code)+e.Type == "" {
+// progressions. final reports whether the same request would fail again. body is the answer.
+func (e *Error) taskEnd(body []byte) (status string, final bool) {
+	if !e.Reported || !NamesEnd(e.status()) || e.isRemark(body) {
 		return "", false
 	}
 	if refusedCode.MatchString(e.Code) {
@@ -56,6 +55,12 @@ func (e *Error) taskEnd() (status string, final bool) {
 		}
 	}
 	return "", false
+}
+
+// isRemark reports whether an answer with status 2xx has a message, but no error. The message may be
+// about anything.
+func (e *Error) isRemark(body []byte) bool {
+	return e.HTTPStatus/100 == 2 && Meaningful(e.Code)+e.Type == "" && !membersOf(body).isError()
 }
 
 // taskMissing reports whether the error says that the upstream does not know the task.

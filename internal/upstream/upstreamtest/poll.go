@@ -54,6 +54,8 @@ var polls = []poll{
 	{"missing in the code of a 200", 200, `{"code":404,"message":"x"}`, "missing"},
 	{"gone", 410, `{"message":"gone"}`, "missing"},
 
+	{"a text in 200", 200, `{"error":"Video generation failed: out of memory"}`, "failed"},
+	{"moderation in words in 200", 200, `{"error":{"message":"Your request was blocked by our moderation system."}}`, "failed"},
 	{"moderation as 401", 401, `{"error":{"code":"moderation_blocked","message":"x"}}`, "nothing"},
 	{"moderation as 402", 402, `{"error":{"code":"moderation_blocked","message":"x"}}`, "nothing"},
 	{"moderation as 403", 403, `{"error":{"code":"moderation_blocked","message":"x"}}`, "nothing"},
