@@ -171,15 +171,20 @@ func (c *Config) reachable() bool {
 	return beyondLoopback(c.HTTP.Addr) || beyondLoopback(c.GRPC.Addr)
 }
 
-// beyondLoopback reports whether other machines might reach the address. Host names other than
-// localhost count, because they may resolve to anything.
+// beyondLoopback reports whether other machines might reach the address.
 func beyondLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil || host == "localhost" {
-		return false
+	_, _, err := net.SplitHostPort(addr)
+	return err == nil && !IsLoopback(addr)
+}
+
+// IsLoopback reports whether a host, with or without a port, certainly is this machine. Names other
+// than localhost may resolve to anything.
+func IsLoopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
 	}
-	ip := net.ParseIP(host)
-	return ip == nil || !ip.IsLoopback()
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 func checkAddr(r *report, key, addr string) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -46,10 +47,24 @@ func crossOrigin(origins []string) (*http.CrossOriginProtection, error) {
 // CORS does not prevent that: browsers send a simple POST and only keep the answer from the page.
 // With api_keys, a page needs a key, which browsers never add by themselves.
 func (x *exchange) checkOrigin() error {
-	if len(x.h.cfg.Now().APIKeys) > 0 || x.h.crossOrigin.Check(x.r) == nil {
+	safe := x.r.Method == http.MethodGet || x.r.Method == http.MethodHead
+	if safe || len(x.h.cfg.Now().APIKeys) > 0 || x.h.crossOrigin.Check(x.r) == nil && x.isOurHost() {
 		return nil
 	}
 	return errcode.New(errcode.OriginNotAllowed, "a web page of another origin sent this request; add the origin to http.cors.origins, or configure api_keys")
+}
+
+// isOurHost reports whether a page's origin, if there is one, is certainly this machine or allowed.
+// The name of another site may resolve to loopback, so that the site's pages seem to have our origin.
+func (x *exchange) isOurHost() bool {
+	origin := x.r.Header.Get("Origin")
+	_, host, _ := strings.Cut(origin, "://")
+	switch {
+	case origin == "", config.IsLoopback(host), slices.Contains(x.h.origins, origin):
+		return true
+	}
+	ours, err := url.Parse(x.h.cfg.Now().HTTP.PublicURL)
+	return err == nil && host == ours.Host
 }
 
 // share lets pages of the origins in http.cors.origins call the API and read its answers. It

@@ -149,11 +149,12 @@ func TestPagesChangeNothingWithoutKeys(t *testing.T) {
 		"DELETE /v1/videos/" + id: "", "DELETE /genbus/v1/videos/" + id: "",
 	}
 	for name, headers := range map[string][]string{
-		"a page":                {"Origin", otherPage, "Sec-Fetch-Site", "cross-site"},
-		"a page in an old one":  {"Origin", otherPage},
-		"a page without origin": {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
-		"a page on this host":   {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"},
-		"a page without type":   {"Origin", otherPage, "Sec-Fetch-Site", "cross-site", "Content-Type", ""},
+		"a page":                           {"Origin", otherPage, "Sec-Fetch-Site", "cross-site"},
+		"a page in an old one":             {"Origin", otherPage},
+		"a page without origin":            {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
+		"a page on this host":              {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"},
+		"a page whose name resolves to us": {"Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin"},
+		"a page without type":              {"Origin", otherPage, "Sec-Fetch-Site", "cross-site", "Content-Type", ""},
 	} {
 		for call, body := range calls {
 			method, path, _ := strings.Cut(call, " ")

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
@@ -88,8 +89,8 @@ func gatewayErrors(log *slog.Logger) runtime.ErrorHandlerFunc {
 		f := errcode.FromStatus(err)
 		if !errcode.Ours(err) {
 			f = inOurWords(f, r)
-			if f.Status() >= http.StatusInternalServerError {
-				log.ErrorContext(ctx, "gateway call failed", telemetry.KeyRequestID, w.Header().Get("X-Request-Id"),
+			if level, logged := core.LogLevel(ctx, f); logged {
+				log.Log(ctx, level, "gateway call failed", telemetry.KeyRequestID, w.Header().Get("X-Request-Id"),
 					telemetry.KeyRoute, r.Pattern, telemetry.KeyError, err)
 			}
 		}

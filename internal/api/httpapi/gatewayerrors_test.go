@@ -29,6 +29,7 @@ func TestFailuresOfTheGatewayAreLogged(t *testing.T) {
 		"gRPC's":               {status.Error(codes.Internal, "grpc: failed to unmarshal"), 500, "grpc: failed to unmarshal"},
 		"a service's":          {errcode.New(errcode.Internal, "a bug"), 500, ""},
 		"a decoder's":          {status.Error(codes.InvalidArgument, "proto: syntax error"), 400, ""},
+		"a stopped server's":   {status.Error(codes.Unavailable, "the connection is closing"), 503, ""},
 		"of a caller who left": {status.FromContextError(context.Canceled).Err(), 499, ""},
 	} {
 		var log bytes.Buffer
