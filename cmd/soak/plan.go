@@ -260,6 +260,9 @@ func (o options) check() error {
 	if o.Replicas < 1 || o.Rate <= 0 || o.Duration <= 0 || o.Kills < 0 || o.Jobs < 0 {
 		return errors.New("want at least one replica, and a rate and a duration above 0")
 	}
+	if o.UpgradeFrom != "" && o.Kills > 0 {
+		return errors.New("--upgrade-from follows a plan, and --kills does not")
+	}
 	if o.SmallDisk && o.Cluster || o.SmallPayload && !o.Cluster {
 		return errors.New("--small-disk is for an embedded broker, and --small-payload for --cluster")
 	}

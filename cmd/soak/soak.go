@@ -122,7 +122,7 @@ func (w *world) versions(ctx context.Context) ([]string, error) {
 		return []string{now}, nil
 	}
 	progressf("building %s of commit %s", servicePath, w.UpgradeFrom)
-	before, err := buildCommit(ctx, w.dir, w.UpgradeFrom)
+	before, err := buildCommit(ctx, w.dir, w.UpgradeFrom, w.Race)
 	if err != nil {
 		return nil, err
 	}
