@@ -135,7 +135,7 @@ func answerOf(r upstream.OutcomeRow) string {
 		return status
 	case r.Text != "":
 		return fmt.Sprintf("`%s` that says %q", r.Code, r.Text)
-	case r.From == r.To || r.From > 400:
+	case r.From == r.To || r.From > 400 || r.To == 499 && r.From == 400:
 		return fmt.Sprintf("`%s` with %s", r.Code, strings.TrimPrefix(status, "another "))
 	default:
 		return "`" + r.Code + "`"
