@@ -181,7 +181,7 @@ func (e *embedded) InProcessConn() (net.Conn, error) { return e.server().InProce
 // flusherTimeout bounds a write to the embedded server. When it expires, the client reconnects. The
 // client's default is a minute. A direct get from a stream whose sync stalls keeps the server from
 // reading the connection, which is an unbuffered pipe, and the client holds its lock during a
-// write. With a buffer in between, fewer reads succeed (docs/adr/0024).
+// write. With a buffer in between, fewer reads succeed (ADR 24).
 const flusherTimeout = PublishTimeout
 
 func (e *embedded) inProcess() []nats.Option {

@@ -35,7 +35,7 @@ type objects struct{ b *Broker }
 
 // put publishes the chunks and then the info that makes the object visible. The object's name is
 // the prefix plus a random suffix. A write therefore never replaces another object, and the writer
-// can delete its object without checking whether someone else uses it (docs/adr/0009).
+// can delete its object without checking whether someone else uses it (ADR 9).
 func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
 	info := jetstream.ObjectInfo{Bucket: bucket}
 	info.Name = prefix + "-" + rand.Text()

@@ -59,7 +59,7 @@ func batched(n subject.Space) []string {
 }
 
 // shareFrom is the minimum number of waiting writes to send as a batch that shares one sync. For
-// fewer writes, staging a batch takes the server longer than syncing each message (docs/adr/0024).
+// fewer writes, staging a batch takes the server longer than syncing each message (ADR 24).
 const shareFrom = 32
 
 func (w *writer) of(stream string) *streamWriter {

@@ -15,7 +15,7 @@ import (
 const orphansEvery = time.Minute
 
 // watchOrphans periodically counts the accepted jobs of unconfigured routes until ctx ends
-// (docs/adr/0015). The second count follows after c.every instead of orphansEvery, because routes
+// (ADR 15). The second count follows after c.every instead of orphansEvery, because routes
 // are usually removed at a restart.
 func (c *counter) watchOrphans(ctx context.Context) {
 	var logged []queue.OrphanedRoute

@@ -18,7 +18,7 @@ const reclaimAckWait = 2 * time.Second
 // A restarted embedded server remembers which messages were delivered. It does not remember which
 // were returned or that the previous process has exited, so it would not redeliver them until
 // AckWait expires. Usually no process holds them, so durable shortens AckWait until they have been
-// redelivered (docs/adr/0002). If an external replica does hold one, the job log lets only one of
+// redelivered (ADR 2). If an external replica does hold one, the job log lets only one of
 // the two replicas continue.
 func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	cons, err := c.Broker.Streams().EnsureConsumer(ctx, stream, cfg)

@@ -14,7 +14,7 @@ import (
 )
 
 // checkEvery is the interval between checks of running chats against the log. A check detects a
-// cancel whose peer notification was lost (docs/adr/0016). Until then, the upstream keeps
+// cancel whose peer notification was lost (ADR 16). Until then, the upstream keeps
 // generating.
 const checkEvery = 30 * time.Second
 

@@ -35,7 +35,7 @@ func (e *FullError) Error() string {
 }
 
 // Capacity grants space in the log, so that accepted jobs of ordinary size can always log their
-// ends (docs/adr/0026). It is safe for concurrent use.
+// ends (ADR 26). It is safe for concurrent use.
 type Capacity struct {
 	b        *broker.Broker
 	enc      publisher.Encoder

@@ -16,7 +16,7 @@ func ClaimCheckOf(b *broker.Broker) int { return int(min(ClaimCheck, b.MaxPayloa
 
 // Names of stored bodies. broker.Bodies appends a unique part. The names for a job begin with its
 // ID and a dash, so that Bodies.Of finds them no matter which replica wrote them. A stored body is
-// valid only if the log, a work item, a chunk or a dead letter references it (docs/adr/0009).
+// valid only if the log, a work item, a chunk or a dead letter references it (ADR 9).
 
 // DeadLetterBodies is the prefix of bodies that belong only to a dead letter.
 const DeadLetterBodies = "dead-"

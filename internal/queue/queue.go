@@ -6,8 +6,8 @@
 // A job is ready if its item is in GENBUS_WORK, from which the route's durable consumer delivers
 // jobs in stream order. Only a few jobs are ready at a time, so that a tenant with many jobs does
 // not hold up the others. The rest form the backlog in GENBUS_WAIT. A dispatcher makes them ready,
-// taking the tenants in turn (docs/adr/0004). Only one replica at a time dispatches a route
-// (docs/adr/0017).
+// taking the tenants in turn (ADR 4). Only one replica at a time dispatches a route
+// (ADR 17).
 package queue
 
 import (

@@ -29,7 +29,7 @@ func TestTheServiceWorks(t *testing.T) {
 	spy := n.connect(t, witness+"GENBUS")
 	published := &subjects{}
 	// Not ">": if a client subscribes to all inboxes, the server delivers jobs to pull requests of
-	// lost connections (docs/adr/0018).
+	// lost connections (ADR 18).
 	for _, subj := range []string{"genbus.>", "$JS.>", "$O.>"} {
 		if _, err := spy.Subscribe(subj, published.add); err != nil {
 			t.Fatal(err)

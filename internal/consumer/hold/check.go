@@ -13,7 +13,7 @@ import (
 
 // checkEvery is the interval at which the log of each held job is checked, in batches. The peer
 // notification of a cancel or takeover can be lost. Noticing the change late costs only a few
-// useless polls, because every write is a compare-and-set (docs/adr/0016).
+// useless polls, because every write is a compare-and-set (ADR 16).
 const checkEvery = 30 * time.Second
 
 // missingEvery makes every 20th check also ask whether the logs still exist, which reads all their

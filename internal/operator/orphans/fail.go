@@ -1,5 +1,5 @@
 // Package orphans ends accepted jobs of unconfigured routes at an operator's request
-// (docs/adr/0015). genbus does not end them on its own, because a replica with another
+// (ADR 15). genbus does not end them on its own, because a replica with another
 // configuration may be working on them.
 package orphans
 
