@@ -284,6 +284,17 @@ var faultExcuses = []excuse{
 		refused := Post{Key: talk, Status: 429}
 		h.Posts = append(h.Posts, refused, refused, refused)
 	}},
+	{"another holder resets the poison count of a chat", func(h *History) {
+		e := Event{Job: "chat_q", Route: "chat", Writer: "one", Marker: "m3", QueueDeadline: s(60), ExpiresAt: s(12)}
+		h.append(e, "queued", "queued", s(10))
+		e.Attempt, e.FirstSubmit, e.Deadline = 1, s(11), s(71)
+		h.append(e, "in_progress", "in_progress", s(11))
+		e.Writer = "two"
+		h.append(e, "in_progress", "in_progress", s(13))
+		e.Code = "deadline_exceeded"
+		h.append(e, "failed", "failed", s(72))
+		h.Usage = append(h.Usage, e.Job)
+	}},
 	{"a tenant does not find another's job", func(h *History) {
 		h.Calls = append(h.Calls, Call{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "task_not_found", HTTP: 404})
 	}},

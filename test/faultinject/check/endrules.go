@@ -65,8 +65,8 @@ func expires(f *facts, broken report) (looked int) {
 		if !log[0].ExpiresAt.IsZero() {
 			looked++
 		}
-		for _, e := range log {
-			if e.begins() && e.Attempt == 1 && !e.ExpiresAt.IsZero() && e.Time.After(e.ExpiresAt.Add(f.Config.Skew)) {
+		for i, e := range log {
+			if i > 0 && e.begins(log[i-1]) && e.Attempt == 1 && !e.ExpiresAt.IsZero() && e.Time.After(e.ExpiresAt.Add(f.Config.Skew)) {
 				broken(id, "submitted at %s, and it expired at %s", clock(e.Time), clock(e.ExpiresAt))
 			}
 			if e.Code == "expired" && (e.ExpiresAt.IsZero() || e.Time.Before(e.ExpiresAt)) {

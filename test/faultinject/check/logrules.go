@@ -109,9 +109,10 @@ func feedCopies(f *facts, broken report) (looked int) {
 // both believed that they held the job.
 func oneWriter(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
-		begun := map[uint32]Event{}
+		begun, before := map[uint32]Event{}, Event{}
 		for _, e := range f.logs[id] {
-			if !e.begins() {
+			begins := e.begins(before)
+			if before = e; !begins {
 				continue
 			}
 			looked++
@@ -125,7 +126,8 @@ func oneWriter(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// begins reports whether an event precedes a call to the upstream.
-func (e Event) begins() bool {
-	return e.Phase == "submitting" || !isVideo(e.Job) && e.Phase == "in_progress"
+// begins reports whether an event precedes a call to the upstream. before is the job's previous
+// event. A chat that was delivered often has further events within an attempt.
+func (e Event) begins(before Event) bool {
+	return e.Phase == "submitting" || !isVideo(e.Job) && e.Phase == "in_progress" && e.Attempt > before.Attempt
 }
