@@ -49,7 +49,7 @@ func (s *storm) fullDisk(ctx context.Context, long time.Duration) error {
 	defer cancel()
 	for s.fleet.ready(again, r) != nil {
 		if !faultinject.Pause(again, 100*time.Millisecond) {
-			return fmt.Errorf("%s is not ready for jobs %s after its disk had space", r.Name, readyTimeout)
+			return errors.Join(fmt.Errorf("%s is not ready for jobs %s after its disk had space; its log ends with its stacks", r.Name, readyTimeout), r.stacks())
 		}
 	}
 	return nil

@@ -34,12 +34,7 @@ func (w *world) dump(ctx context.Context) error {
 }
 
 func (w *world) quit(ctx context.Context, r *replica) error {
-	r.setDown(true)
-	p, err := os.FindProcess(r.process.Pid())
-	if err != nil {
-		return err
-	}
-	if err := p.Signal(syscall.SIGQUIT); err != nil {
+	if err := r.stacks(); err != nil {
 		return err
 	}
 	var ended error
@@ -47,4 +42,14 @@ func (w *world) quit(ctx context.Context, r *replica) error {
 		return ended
 	}
 	return w.storm.restart(ctx, r)
+}
+
+// stacks makes a replica write its stacks to its log and end.
+func (r *replica) stacks() error {
+	r.setDown(true)
+	p, err := os.FindProcess(r.process.Pid())
+	if err != nil {
+		return err
+	}
+	return p.Signal(syscall.SIGQUIT)
 }

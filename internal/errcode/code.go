@@ -278,7 +278,7 @@ var table = []Meaning{
 	{ContentUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "Try again.", ""},
 	{ArchiveFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "Download the content from the upstream before its URL expires.", ""},
 	{UpstreamFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "See upstream_code and the message.", ""},
-	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "See upstream_code and the message, then correct the request.", ""},
+	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "See upstream_code and the message, then correct the request.", "If upstream_code or the message is about a key, a balance, a path or a model, fix the upstream or the route (operator upstreams); otherwise the caller must correct the request."},
 	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; drain a route before you remove it."},
 	{UpstreamUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "Try again.", "Check the upstream (operator upstreams)."},
 	{UpstreamRateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Lower max_in_flight, or add an upstream key."},

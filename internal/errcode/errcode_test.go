@@ -166,12 +166,15 @@ func markdown(means map[Code]string) string {
 		"| NATS replies | the header `genbus-error-code` |\n" +
 		"| events | `task.error.code` |\n" +
 		"| dead letters | `error.code` |\n\n" +
-		"Over HTTP, genbus passes on a chat upstream's refusal with the upstream's status, type and code in the body.\n" +
+		"Over HTTP, genbus passes on a chat upstream's refusal of the request with the upstream's status, type and code in the body.\n" +
 		"The header still has the genbus code.\n\n" +
 		"*Retry* says whether the same request may succeed later.\n" +
 		"HTTP errors say the same in the header `X-Should-Retry`, which the OpenAI SDKs obey.\n" +
-		"Exception: a request of unknown acceptance may be sent again if it has an `Idempotency-Key`.\n" +
-		"The error of a job that has ended is final, whatever its code.\n\n" +
+		"There are two exceptions.\n" +
+		"A request of unknown acceptance may be sent again if it has an `Idempotency-Key`.\n" +
+		"After `upstream_timeout`, the header is `false`, because the upstream may charge for both calls.\n" +
+		"The error of a job that has ended is final, whatever its code.\n" +
+		"Its `retryable` says whether a new job may succeed.\n\n" +
 		"| code | HTTP | gRPC | retry | what happened | what the caller can do |\n|---|---|---|---|---|---|\n")
 	for _, m := range Table() {
 		retry := "final"
