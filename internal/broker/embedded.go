@@ -43,6 +43,7 @@ type embedded struct {
 	options Embedded
 	lock    *flock.Flock
 	log     *slog.Logger
+	faults  storeFaults
 
 	restarted atomic.Int64 // time of the last restart, in Unix nanoseconds; 0 if none
 	checking  atomic.Int64 // start of a running writeError, in Unix nanoseconds; 0 if none
@@ -58,12 +59,10 @@ func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := startServer(o, log)
-	if err != nil {
+	e := &embedded{options: o, lock: lock, log: log}
+	if err := e.start(); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	e := &embedded{options: o, lock: lock, log: log}
-	e.running.Store(s)
 	return e, nil
 }
 
@@ -86,26 +85,27 @@ func lockDir(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-func startServer(o Embedded, log *slog.Logger) (*server.Server, error) {
-	opts, err := serverOptions(o)
+func (e *embedded) start() error {
+	opts, err := serverOptions(e.options)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := tryAddress(o.Listen); err != nil {
-		return nil, err
+	if err := tryAddress(e.options.Listen); err != nil {
+		return err
 	}
 	s, err := server.NewServer(opts)
 	if err != nil {
-		return nil, fmt.Errorf("embedded NATS server: %w", err)
+		return fmt.Errorf("embedded NATS server: %w", err)
 	}
-	s.SetLoggerV2(serverLog{log.With("component", "nats-server")}, false, false, false)
+	s.SetLoggerV2(serverLog{e.log.With("component", "nats-server"), &e.faults}, false, false, false)
 	s.Start()
-	if err := started(s, o); err != nil {
+	if err := started(s, e.options); err != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, err
+		return err
 	}
-	return s, nil
+	e.running.Store(s)
+	return nil
 }
 
 // started waits until a server accepts connections. A server that cannot use its store never does,
@@ -199,8 +199,13 @@ func (e *embedded) stop() error {
 	return e.lock.Unlock()
 }
 
-// serverLog forwards the server's log to slog, with notices as debug entries.
-type serverLog struct{ log *slog.Logger }
+// serverLog forwards the server's log to slog, with notices as debug entries. It notes a full disk in
+// faults at once, so that writes stop. While writes fail, nats-server 2.15.2 may use gigabytes of
+// memory and not answer its health check for minutes.
+type serverLog struct {
+	log    *slog.Logger
+	faults *storeFaults
+}
 
 func (l serverLog) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 func (l serverLog) Warnf(format string, v ...any)   { l.write(slog.LevelWarn, format, v) }
@@ -210,9 +215,13 @@ func (l serverLog) Debugf(format string, v ...any)  { l.write(slog.LevelDebug, f
 func (l serverLog) Tracef(string, ...any)           {}
 
 func (l serverLog) write(level slog.Level, format string, v []any) {
-	text := slog.String("text", fmt.Sprintf(format, v...))
+	message := fmt.Sprintf(format, v...)
+	text := slog.String("text", message)
 	switch {
 	case level >= slog.LevelError:
+		if err := cannotWrite("a stream", message); err != nil && isFull(err) {
+			l.faults.set(err)
+		}
 		l.log.Error("nats server", text)
 	case level >= slog.LevelWarn:
 		l.log.Warn("nats server", text)

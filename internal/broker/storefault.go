@@ -105,16 +105,26 @@ func (e *embedded) writeError() (known bool, err error) {
 	defer e.checking.Store(0)
 	health := e.server().Healthz(&server.HealthzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Details: true})
 	for _, found := range health.Errors {
-		if found.Type == server.HealthzErrorStream && strings.Contains(found.Error, " write error: ") {
-			why := found.Error[strings.LastIndex(found.Error, ": ")+2:] // without the path, because callers see this
-			err := fmt.Errorf("%w: embedded NATS server cannot write %s: %s", ErrUnavailable, found.Stream, why)
-			if isFull(err) {
-				err = fmt.Errorf("%w (needs %d MiB in nats.data_dir)", err, spaceNeeded>>20)
+		if found.Type == server.HealthzErrorStream {
+			if err := cannotWrite(found.Stream, found.Error); err != nil {
+				return true, err
 			}
-			return true, err
 		}
 	}
 	return len(health.Errors) == 0, nil
+}
+
+// cannotWrite returns the error of a stream that the server's text reports as a write error, or nil.
+func cannotWrite(stream, text string) error {
+	if !strings.Contains(text, " write error: ") {
+		return nil
+	}
+	why := text[strings.LastIndex(text, ": ")+2:] // without the path, because callers see this
+	err := fmt.Errorf("%w: embedded NATS server cannot write %s: %s", ErrUnavailable, stream, why)
+	if isFull(err) {
+		err = fmt.Errorf("%w (needs %d MiB in nats.data_dir)", err, spaceNeeded>>20)
+	}
+	return err
 }
 
 // isFull reports whether a write failed because there was no space left. nats-server reports the
@@ -147,10 +157,9 @@ func (e *embedded) restart() error {
 	}
 	e.server().Shutdown()
 	e.server().WaitForShutdown()
-	s, err := startServer(e.options, e.log)
+	err := e.start()
 	if err == nil {
 		e.restarted.Store(time.Now().UnixNano())
-		e.running.Store(s)
 	}
 	return err
 }
@@ -167,17 +176,18 @@ func (e *embedded) inRestartGrace() bool {
 // Failed. Other write errors do not cause a restart, because after a failed sync, a new server may
 // load messages that are not on disk.
 func (b *Broker) keepStore(ctx context.Context) {
-	restarts := 0
+	restarts, reported := 0, false
 	for Wait(ctx, storeEvery) == nil {
 		known, cause := b.embedded.writeError()
 		if cause == nil {
 			if known {
 				b.faults.clear()
-				restarts = 0
+				restarts, reported = 0, false
 			}
 			continue
 		}
-		if b.faults.last.Load() == nil {
+		if !reported {
+			reported = true
 			b.log.Error("embedded NATS server cannot write", "data_dir", b.embedded.options.DataDir, "error", cause)
 		}
 		b.faults.set(cause)

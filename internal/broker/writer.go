@@ -35,7 +35,7 @@ type writer struct {
 	replies *replies
 	shared  map[string]bool // streams in which the server syncs every message; read-only
 	server  *embedded       // nil for an external server
-	faults  storeFaults
+	faults  *storeFaults
 
 	mu sync.Mutex
 	by map[string]*streamWriter // by stream; "" for subjects outside the known streams
@@ -43,8 +43,11 @@ type writer struct {
 
 // newWriter returns a writer that publishes over l. server is nil for an external server.
 func newWriter(l *link, n subject.Space, server *embedded) *writer {
-	w := &writer{link: l, names: n, replies: newReplies(), server: server, by: map[string]*streamWriter{}, shared: map[string]bool{}}
+	w := &writer{link: l, names: n, replies: newReplies(), server: server, faults: &storeFaults{}, by: map[string]*streamWriter{}, shared: map[string]bool{}}
 	l.onLost = w.replies.lost
+	if server != nil {
+		w.faults = &server.faults
+	}
 	if server != nil && !server.options.NoSync {
 		for _, stream := range batched(n) {
 			w.shared[stream] = true
