@@ -200,8 +200,10 @@ func (e *embedded) stop() error {
 }
 
 // serverLog forwards the server's log to slog, with notices as debug entries. It notes a full disk in
-// faults at once, so that writes stop. While writes fail, nats-server 2.15.2 may use gigabytes of
-// memory and not answer its health check for minutes.
+// faults at once, so that writes to other streams stop before they fail. If the first write to a
+// block fails, nats-server 2.15.2 lists every sequence up to the stream's last one as lost. In the
+// streams that firstSequence numbers by time, that takes all memory, and the server stops
+// answering.
 type serverLog struct {
 	log    *slog.Logger
 	faults *storeFaults
