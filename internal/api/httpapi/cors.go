@@ -64,7 +64,7 @@ func (x *exchange) isOurHost() bool {
 		return true
 	}
 	ours, err := url.Parse(x.h.cfg.Now().HTTP.PublicURL)
-	return err == nil && host == ours.Host
+	return err == nil && host != "" && host == ours.Host // "null", the origin of a sandboxed page, has no host
 }
 
 // share lets pages of the origins in http.cors.origins call the API and read its answers. It

@@ -153,6 +153,7 @@ func TestPagesChangeNothingWithoutKeys(t *testing.T) {
 		"a page in an old one":             {"Origin", otherPage},
 		"a page without origin":            {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
 		"a page on this host":              {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"},
+		"a page that hides its origin":     {"Origin", "null", "Sec-Fetch-Site", "same-origin"},
 		"a page whose name resolves to us": {"Origin", "http://evil.example", "Sec-Fetch-Site", "same-origin"},
 		"a page without type":              {"Origin", otherPage, "Sec-Fetch-Site", "cross-site", "Content-Type", ""},
 	} {
