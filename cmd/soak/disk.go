@@ -38,6 +38,9 @@ func (s *storm) fullDisk(ctx context.Context, long time.Duration) error {
 			break
 		}
 	}
+	for err := error(nil); err == nil; { // genbus stops writing before that
+		_, err = f.Write(block)
+	}
 	faultinject.Pause(ctx, long)
 	if err := s.fleet.probed(ctx, r, "/healthz"); err != nil {
 		s.broke("full-disk", "while the disk was full: %v", err)

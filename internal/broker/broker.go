@@ -91,6 +91,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		var keeping context.Context
 		keeping, b.endKeep = context.WithCancel(context.WithoutCancel(ctx))
 		b.keepEnded.Go(func() { b.keepStore(keeping) })
+		b.keepEnded.Go(func() { b.embedded.watchSpace(keeping) })
 	}
 	return b, nil
 }

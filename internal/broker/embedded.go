@@ -45,6 +45,8 @@ type embedded struct {
 	log     *slog.Logger
 	faults  storeFaults
 
+	lowSpace atomic.Bool // whether the disk has less than spaceNeeded bytes left
+
 	restarted atomic.Int64 // time of the last restart, in Unix nanoseconds; 0 if none
 	checking  atomic.Int64 // start of a running writeError, in Unix nanoseconds; 0 if none
 
@@ -200,10 +202,7 @@ func (e *embedded) stop() error {
 }
 
 // serverLog forwards the server's log to slog, with notices as debug entries. It notes a full disk in
-// faults at once, so that writes to other streams stop before they fail. If the first write to a
-// block fails, nats-server 2.15.2 lists every sequence up to the stream's last one as lost. In the
-// streams that firstSequence numbers by time, that takes all memory, and the server stops
-// answering.
+// faults at once, so that writes to other streams stop before they fail (see watchSpace).
 type serverLog struct {
 	log    *slog.Logger
 	faults *storeFaults

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -22,12 +24,12 @@ import (
 // smallDisk names the mount point in the child process.
 const smallDisk = "GENBUS_TEST_SMALL_DISK"
 
-// onSmallDisk reruns the test in a child process with a 96 MiB file system. inside reports whether
+// onSmallDisk reruns the test in a child process with a 160 MiB file system. inside reports whether
 // this is the child.
 func onSmallDisk(t *testing.T) (dir string, inside bool) {
 	t.Helper()
 	if dir := os.Getenv(smallDisk); dir != "" {
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=96m"); err != nil {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=160m"); err != nil {
 			t.Fatal(err)
 		}
 		return dir, true
@@ -74,7 +76,8 @@ func onFullDisk(t *testing.T, dir string) *broker.Broker {
 	return b
 }
 
-func fillDisk(t *testing.T, filler string) {
+// fillDisk fills the file system but for about free bytes.
+func fillDisk(t *testing.T, filler string, free int64) {
 	t.Helper()
 	f, err := os.Create(filler)
 	if err != nil {
@@ -86,32 +89,46 @@ func fillDisk(t *testing.T, filler string) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err := errors.Join(err, f.Truncate(size-free), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// fill fills the file system and writes until the broker notices. free removes the filler file.
+// fill fills the file system, and another client of the server writes until the server fails. free
+// removes the filler file.
 func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	t.Helper()
 	filler := filepath.Join(dir, "filler")
-	fillDisk(t, filler)
-	for err := error(nil); err == nil; { // the server does not answer the first failed write
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		err = store(ctx, b, "more", 64<<10)
-		cancel()
+	fillDisk(t, filler, 0)
+	nc, err := nats.Connect(b.ClientURL())
+	if err != nil {
+		t.Fatal(err)
 	}
-	untilStore(t, b, true)
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for err := b.StoreError(); err == nil || !strings.Contains(err.Error(), "cannot write"); err = b.StoreError() {
+		if err := errors.Join(nc.Publish(b.Names().Task(subject.Video, "acme", "more"), make([]byte, 64<<10)), broker.Wait(ctx, time.Millisecond)); err != nil {
+			t.Fatalf("%v; the store's error is %v", err, b.StoreError())
+		}
+	}
+	checkRefused(t, b)
+	return func() {
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkRefused checks that nothing is written to a full disk, and that callers are told.
+func checkRefused(t *testing.T, b *broker.Broker) {
+	t.Helper()
 	if err := store(t.Context(), b, "more", 1); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrFull) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a write to a full disk: %v", err)
 	}
 	if err := b.Trouble(); !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("callers are told: %v", err)
-	}
-	return func() {
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -124,6 +141,36 @@ func untilStore(t *testing.T, b *broker.Broker, fails bool) {
 		if broker.Wait(ctx, 10*time.Millisecond) != nil {
 			t.Fatalf("the store's error stays %v", b.StoreError())
 		}
+	}
+}
+
+// TestWritesStopBeforeTheDiskIsFull proves that writes stop while the disk still has space, and
+// continue without a restart of the server.
+func TestWritesStopBeforeTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	dir, inside := onSmallDisk(t)
+	if !inside {
+		return
+	}
+	b := onFullDisk(t, dir)
+	nc, err := nats.Connect(b.ClientURL(), nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	filler := filepath.Join(dir, "filler")
+	fillDisk(t, filler, 48<<20)
+	untilStore(t, b, true)
+	checkRefused(t, b)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	untilStore(t, b, false)
+	if err := store(t.Context(), b, "new", 1); err != nil {
+		t.Error(err)
+	}
+	if err := nc.FlushTimeout(brokertest.Patience); err != nil {
+		t.Errorf("the server was restarted: %v", err)
 	}
 }
 
@@ -187,7 +234,7 @@ func TestADataDirectoryThatIsNotWritableEndsTheProcess(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "data", "genbus.space"), 0o700); err != nil { // in place of the file
 		t.Fatal(err)
 	}
-	fill(t, b, dir)
+	fill(t, b, dir)()
 	select {
 	case err := <-b.Failed():
 		if !strings.Contains(err.Error(), "nats.data_dir is not writable") || !errors.Is(err, broker.ErrUnavailable) {
@@ -208,7 +255,7 @@ func TestAFullDiskOfAnExternalServer(t *testing.T) {
 	}
 	s := brokertest.Serve(t, &server.Options{JetStream: true, StoreDir: filepath.Join(dir, "data"), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, SyncAlways: true})
 	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t)})
-	fillDisk(t, filepath.Join(dir, "filler"))
+	fillDisk(t, filepath.Join(dir, "filler"), 0)
 	var err error
 	for err == nil {
 		err = store(t.Context(), b, "more", 64<<10)

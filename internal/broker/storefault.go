@@ -18,8 +18,11 @@ import (
 const (
 	// storeEvery is the interval between checks of the embedded server's store.
 	storeEvery = 2 * time.Second
-	// spaceNeeded is the free disk space, in bytes, that a restart requires.
-	spaceNeeded = 16 << 20
+	// spaceEvery is the interval between checks of the free disk space.
+	spaceEvery = 100 * time.Millisecond
+	// spaceNeeded is the free space of the embedded server's disk, in bytes, below which genbus stores
+	// nothing. It exceeds what is written within spaceEvery on a fast disk.
+	spaceNeeded = 64 << 20
 	// maxRestarts limits the number of restarts if the store keeps failing.
 	maxRestarts = 2
 	// restartGrace is how long after a restart the outcome of an earlier write may still be
@@ -47,11 +50,19 @@ func (f *storeFaults) clear() {
 	}
 }
 
-// cannotStore returns the embedded server's fault while its disk is full. The server does not
-// answer writes during that time.
+// errLowSpace refuses writes before the embedded server's disk is full.
+var errLowSpace = fmt.Errorf("%w: %w (nats.data_dir needs %d MiB)", ErrUnavailable, syscall.ENOSPC, spaceNeeded>>20)
+
+// cannotStore returns why the embedded server's disk accepts no writes, or nil.
 func (w *writer) cannotStore() error {
-	if f := w.faults.last.Load(); f != nil && w.server != nil && isFull(f.err) {
+	if w.server == nil {
+		return nil
+	}
+	if f := w.faults.last.Load(); f != nil && isFull(f.err) {
 		return f.err
+	}
+	if w.server.lowSpace.Load() {
+		return errLowSpace
 	}
 	return nil
 }
@@ -77,6 +88,8 @@ func (b *Broker) StoreError() error {
 	switch {
 	case f != nil && (b.embedded != nil || time.Since(f.at) <= faultFor):
 		return f.err
+	case b.embedded != nil && b.embedded.lowSpace.Load():
+		return errLowSpace
 	case b.embedded != nil && b.embedded.isStalled():
 		return errStalled
 	default:
@@ -122,7 +135,7 @@ func cannotWrite(stream, text string) error {
 	why := text[strings.LastIndex(text, ": ")+2:] // without the path, because callers see this
 	err := fmt.Errorf("%w: embedded NATS server cannot write %s: %s", ErrUnavailable, stream, why)
 	if isFull(err) {
-		err = fmt.Errorf("%w (needs %d MiB in nats.data_dir)", err, spaceNeeded>>20)
+		err = fmt.Errorf("%w (nats.data_dir needs %d MiB)", err, spaceNeeded>>20)
 	}
 	return err
 }
@@ -138,13 +151,33 @@ func isFull(err error) bool {
 	return false
 }
 
-// checkSpace checks whether the data directory has space for spaceNeeded bytes.
-func (e *embedded) checkSpace() error {
+// watchSpace sets lowSpace until ctx ends. If the disk fills up, nats-server 2.15.2 may list every
+// sequence of a stream up to its last one as lost. In the streams that firstSequence numbers by
+// time, that takes all memory, and the server stops answering.
+func (e *embedded) watchSpace(ctx context.Context) {
+	for {
+		free, err := freeSpace(e.options.DataDir)
+		low := err == nil && free < spaceNeeded
+		if low && !e.lowSpace.Load() {
+			e.log.Error("stopped writing before the disk is full", "data_dir", e.options.DataDir, "free", free, "needed", spaceNeeded)
+		}
+		if was := e.lowSpace.Swap(low); was && !low {
+			e.log.Info("writing again", "data_dir", e.options.DataDir, "free", free)
+		}
+		if Wait(ctx, spaceEvery) != nil {
+			return
+		}
+	}
+}
+
+// trySpace writes a file to the data directory, because a quota may leave less than the file system
+// has.
+func (e *embedded) trySpace() error {
 	f, err := os.Create(filepath.Join(e.options.DataDir, "genbus.space"))
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(make([]byte, spaceNeeded))
+	_, err = f.Write(make([]byte, spaceNeeded/4))
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
@@ -194,7 +227,10 @@ func (b *Broker) keepStore(ctx context.Context) {
 		if !isFull(cause) {
 			continue
 		}
-		if err := b.embedded.checkSpace(); err != nil && isFull(err) {
+		if b.embedded.lowSpace.Load() {
+			continue
+		}
+		if err := b.embedded.trySpace(); err != nil && isFull(err) {
 			continue
 		} else if err != nil {
 			b.failed <- fmt.Errorf("%w; nats.data_dir is not writable: %w", cause, err)
