@@ -51,7 +51,7 @@ var rules = []rule{
 	{"video-post-once", "a video is POSTed again only after a definite refusal", videoPostOnce},
 	{"paid-once", "one job has one task at the upstream, and so has one request", paidOnce},
 	{"post-committed", "every video POST follows a committed submitting of its own", postCommitted},
-	{"post-lease", "no video POST arrives after its submit_until", postLease},
+	{"post-lease", "no video POST arrives more than 2 s after its submit_until", postLease},
 	{"no-redirect", "no POST follows a redirect", noRedirect},
 	{"chat-attempts", "a chat is called at most chat.max_attempts times, an inline one once", chatAttempts},
 	{"paid-recorded", "every paid upstream id is in the log or in an orphaned_submission", paidRecorded},

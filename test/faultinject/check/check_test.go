@@ -110,9 +110,9 @@ var breaks = []broke{
 		h.Paid = append(h.Paid, Paid{ID: "task_2", Key: "video_z", Marker: "m1"})
 	}},
 	{"POSTed before the commit", []string{"post-committed"}, func(h *History) { h.Posts[0].Time = s(0.5) }},
-	{"POSTed after the lease", []string{"post-lease"}, func(h *History) { h.Posts[0].Time = s(3.5) }},
+	{"POSTed after the lease", []string{"post-lease"}, func(h *History) { h.Posts[0].Time = s(5.5) }},
 	{"POSTed after the lease, long after a stall", []string{"post-lease"}, func(h *History) {
-		h.Posts[0].Time = s(3.5)
+		h.Posts[0].Time = s(5.5)
 		h.Faults = append(h.Faults, Fault{Kind: FaultStall, From: s(2.5), To: s(2.9)})
 	}},
 	{"a redirect was followed", []string{"no-redirect"}, func(h *History) { h.Posts[0].Path = "/faultinject/moved/v1/video/generations" }},

@@ -113,6 +113,10 @@ func postCommitted(f *facts, broken report) (looked int) {
 	return looked
 }
 
+// transit is how long a request may be on its way to a busy upstream. A replica that takes over a
+// submission waits 10 s.
+const transit = 2 * time.Second
+
 func postLease(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		for _, p := range f.posts[id] {
@@ -121,7 +125,7 @@ func postLease(f *facts, broken report) (looked int) {
 				continue
 			}
 			looked++
-			if f.earliest(p.Time).After(e.SubmitUntil.Add(f.Config.Skew)) {
+			if f.earliest(p.Time).After(e.SubmitUntil.Add(f.Config.Skew+transit)) {
 				broken(id, "POSTed at %s, %s after its submit_until %s (version %d)", clock(p.Time), p.Time.Sub(e.SubmitUntil).Round(time.Millisecond), clock(e.SubmitUntil), e.Version)
 			}
 		}
