@@ -2,7 +2,6 @@ package natsacl_test
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,28 +101,4 @@ func (r *running) subscriptions(t *testing.T, user string) (out []string) {
 		}
 	}
 	return out
-}
-
-// TestTheDocumentNamesEveryRight proves that docs/nats-security.md names every user and permission.
-func TestTheDocumentNamesEveryRight(t *testing.T) {
-	t.Parallel()
-	o, err := server.ProcessConfigFile(filepath.Join(deploy(t), "genbus.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := os.ReadFile("../../docs/nats-security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range o.Users {
-		rights := []string{u.Username}
-		for _, side := range []*server.SubjectPermission{u.Permissions.Publish, u.Permissions.Subscribe} {
-			rights = append(append(rights, side.Allow...), side.Deny...)
-		}
-		for _, right := range rights {
-			if !strings.Contains(string(document), "`"+right+"`") {
-				t.Errorf("%s: %s is not in the document", u.Username, right)
-			}
-		}
-	}
 }
