@@ -46,8 +46,27 @@ func (c *Config) checkTarget(r *report, path string, route Route) {
 		if route.RetryTimeouts {
 			r.add(path+".retry_timeouts", "is for chat routes; want it left out")
 		}
+		checkUnused(r, path+".timeouts", "chat", map[string]bool{
+			"first_byte": route.Timeouts.FirstByte != defaultTimeouts.FirstByte,
+			"idle":       route.Timeouts.Idle != defaultTimeouts.Idle,
+			"total":      route.Timeouts.Total != defaultTimeouts.Total,
+		})
 	case KindChat:
 		checkNoVideo(r, path, route)
+		checkUnused(r, path+".timeouts", "video", map[string]bool{
+			"create":   route.Timeouts.Create != defaultTimeouts.Create,
+			"deadline": route.Timeouts.Deadline != defaultTimeouts.Deadline,
+			"archive":  route.Timeouts.Archive != defaultTimeouts.Archive,
+		})
+	}
+}
+
+// checkUnused rejects the keys below path that are set and that only routes of another kind use.
+func checkUnused(r *report, path, kind string, set map[string]bool) {
+	for _, key := range sortedKeys(set) {
+		if set[key] {
+			r.add(path+"."+key, "is for "+kind+" routes; want it left out")
+		}
 	}
 }
 

@@ -32,10 +32,7 @@ func (c *Config) checkUpstreams(r *report) {
 		within(r, path+".breaker.failures", u.Breaker.Failures, 0, 1_000_000)
 		within(r, path+".breaker.open_for", u.Breaker.OpenFor, 10*time.Millisecond, time.Hour)
 		checkPath(r, path+".vendor_path", u.VendorPath, "/kling")
-		checkPath(r, path+".version_path", u.VersionPath, "/v2")
-		if u.VersionPath != "" && u.Auth == AuthSigned {
-			r.add(path+".version_path", "changes nothing with auth: signed; want vendor_path, or this one left out")
-		}
+		checkVersionPath(r, path+".version_path", u)
 		checkCredentials(r, path, u)
 		for _, header := range sortedKeys(u.Headers) {
 			checkHeader(r, join(path+".headers", header), header, u.Headers[header])
@@ -95,6 +92,25 @@ func checkAddress(r *report, key, address string) bool {
 func checkPath(r *report, key, path, example string) {
 	if path != "" && (!strings.HasPrefix(path, "/") || strings.ContainsAny(path, "?#% ")) {
 		r.bad(key, path, `a path such as "`+example+`", or "/" for none`)
+	}
+}
+
+// versions matches two version segments at the end of an address.
+var versions = regexp.MustCompile(`(?:/v[0-9][a-z0-9.]*){2}$`)
+
+func checkVersionPath(r *report, key string, u Upstream) {
+	checkPath(r, key, u.VersionPath, "/v2")
+	if u.VersionPath == "" {
+		return
+	}
+	whole := strings.TrimRight(u.BaseURL, "/") + strings.TrimRight(u.VersionPath, "/")
+	switch found := resource.FindStringIndex(strings.TrimRight(u.VersionPath, "/")); {
+	case u.Auth == AuthSigned:
+		r.add(key, "changes nothing with auth: signed; want vendor_path, or this one left out")
+	case found != nil:
+		r.bad(key, u.VersionPath, "the path before that, or \"/\" for none; genbus adds paths such as /chat/completions itself")
+	case versions.MatchString(whole):
+		r.bad(key, u.VersionPath, "only one version at the end of base_url and version_path together")
 	}
 }
 

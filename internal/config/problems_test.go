@@ -178,6 +178,8 @@ func TestProblems(t *testing.T) {
 		{"base_url query", "upstreams: {u: {base_url: 'http://h?a=b'}}", nil, []string{"c.yaml:1: upstreams.u.base_url holds a query or a fragment; want the address alone"}},
 		{"base_url credentials", "upstreams: {u: {base_url: 'http://u:hunter2@h'}}", nil, []string{"c.yaml:1: upstreams.u.base_url holds credentials or an @; want the address alone"}},
 		{"base_url of a resource", "upstreams: {u: {base_url: 'http://h/v1/chat/completions/'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/v1/chat/completions"; want "http://h/v1"; genbus adds /chat/completions itself`}},
+		{"version_path of a resource", "upstreams: {u: {base_url: 'http://h/x', version_path: /v1/chat/completions}}", nil, []string{`c.yaml:1: upstreams.u.version_path is "/v1/chat/completions"; want the path before that, or "/" for none; genbus adds paths such as /chat/completions itself`}},
+		{"two versions", "upstreams: {u: {base_url: 'http://h/v1/', version_path: /v1}}", nil, []string{`c.yaml:1: upstreams.u.version_path is "/v1"; want only one version at the end of base_url and version_path together`}},
 		{"base_url of a resource without version", "upstreams: {u: {base_url: 'http://h/x/chat/completions'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/x/chat/completions"; want "http://h/x" and version_path: /; genbus adds /chat/completions itself`}},
 		{"base_url of models", "upstreams: {u: {base_url: 'http://h/api/v3/models'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/api/v3/models"; want "http://h/api/v3"; genbus adds /models itself`}},
 		{"base_url of videos", "upstreams: {u: {base_url: 'http://h/v1/videos'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/v1/videos"; want "http://h/v1"; genbus adds /videos itself`}},
@@ -237,6 +239,8 @@ func TestProblems(t *testing.T) {
 		{"no upstream", "routes:\n- {name: r, kind: video, upstream: c, models: [m]}", nil, []string{`c.yaml:2: routes[0].upstream is "c"; want the name of an upstream; add one under upstreams`}},
 		{"on_unknown_outcome", routeU + "on_unknown_outcome: retry}", nil, []string{`c.yaml:3: routes[0].on_unknown_outcome is "retry"; want fail or resubmit`}},
 		{"protocol", routeU + "protocol: other}", nil, []string{`c.yaml:3: routes[0].protocol is "other"; want primary`}},
+		{"timeouts of a video", routeU + "timeouts: {idle: 1m, total: 1h}}", nil, []string{`c.yaml:3: routes[0].timeouts.idle is for chat routes; want it left out`, `c.yaml:3: routes[0].timeouts.total is for chat routes; want it left out`}},
+		{"timeouts of a chat", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], timeouts: {create: 90s, queue: 1h}}", nil, []string{`c.yaml:3: routes[0].timeouts.create is for video routes; want it left out`}},
 		{"retry_timeouts of a video", routeU + "retry_timeouts: true}", nil, []string{`c.yaml:3: routes[0].retry_timeouts is for chat routes; want it left out`}},
 		{"chat protocol", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], protocol: primary}", nil, []string{`c.yaml:3: routes[0].protocol is "primary"; want no protocol; only video routes have one`}},
 		{"what only videos have", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], archive: true, gateway: true, input_reference: string, body: json}", nil, []string{
@@ -274,7 +278,7 @@ func TestProblems(t *testing.T) {
 		{"bounds", routeU + `
   max_in_flight: -1, max_queued: 0, ready_jobs: -1, ack_wait: 2s,
   poll: {interval: 9ms, jitter: 0.6},
-  timeouts: {queue: 0s, create: 0s, deadline: 0s, first_byte: 0s, idle: 0s, total: 0s}}`, nil, []string{
+  timeouts: {queue: 0s, create: 0s, deadline: 0s, archive: 0s}}`, nil, []string{
 			"c.yaml:4: routes[0].max_in_flight is -1; want 1 to 1000000",
 			"c.yaml:4: routes[0].max_queued is 0; want 1 to 1000000000",
 			"c.yaml:4: routes[0].ready_jobs is -1; want 0 to 1000000000",
@@ -284,9 +288,12 @@ func TestProblems(t *testing.T) {
 			"c.yaml:6: routes[0].timeouts.queue is 0s; want 10ms to 8760h",
 			"c.yaml:6: routes[0].timeouts.create is 0s; want 10ms to 1h",
 			"c.yaml:6: routes[0].timeouts.deadline is 0s; want 10ms to 8760h",
-			"c.yaml:6: routes[0].timeouts.first_byte is 0s; want 10ms to 24h",
-			"c.yaml:6: routes[0].timeouts.idle is 0s; want 10ms to 24h",
-			"c.yaml:6: routes[0].timeouts.total is 0s; want 10ms to 24h",
+			"c.yaml:6: routes[0].timeouts.archive is 0s; want 10ms to 24h",
+		}},
+		{"bounds of a chat", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], timeouts: {first_byte: 0s, idle: 0s, total: 0s}}", nil, []string{
+			"c.yaml:3: routes[0].timeouts.first_byte is 0s; want 10ms to 24h",
+			"c.yaml:3: routes[0].timeouts.idle is 0s; want 10ms to 24h",
+			"c.yaml:3: routes[0].timeouts.total is 0s; want 10ms to 24h",
 		}},
 		{"log too short for videos", routeU + "timeouts: {deadline: 36h}}\nnats:\n  streams:\n    tasks: {max_age: 168h}", nil, []string{
 			"c.yaml:6: nats.streams.tasks.max_age is 168h; want more than 168h20m, twice the longest life of a job of routes[0] (r); or a shorter timeouts.queue, deadline, archive or total there"}},

@@ -158,19 +158,20 @@ func (r Route) ModelFor(upstream, model string) string {
 	return model
 }
 
+var defaultTimeouts = Timeouts{
+	Queue: 48 * time.Hour, Create: time.Minute, Deadline: 24 * time.Hour, Archive: 10 * time.Minute,
+	// Models may think for minutes without sending anything, before or after the first byte. 300 s are
+	// often too short (QuantumNous/new-api#2797), 8.5 min were seen (openai/codex#39771), and OpenAI's
+	// SDKs wait 10 min. TCP and HTTP/2 detect dead connections much earlier.
+	FirstByte: 10 * time.Minute, Idle: 10 * time.Minute, Total: 30 * time.Minute,
+}
+
 func (r *Route) setDefaults() {
 	*r = Route{
 		MaxQueued:        100_000,
 		OnUnknownOutcome: OnUnknownFail,
 		Poll:             Poll{Interval: 10 * time.Second, Jitter: 0.1},
-		Timeouts: Timeouts{
-			Queue: 48 * time.Hour, Create: time.Minute, Deadline: 24 * time.Hour, Archive: 10 * time.Minute,
-			// Models may think for minutes without sending anything, before or after the first byte.
-			// 300 s are often too short (QuantumNous/new-api#2797), 8.5 min were seen
-			// (openai/codex#39771), and OpenAI's SDKs wait 10 min. TCP and HTTP/2 detect dead connections
-			// much earlier.
-			FirstByte: 10 * time.Minute, Idle: 10 * time.Minute, Total: 30 * time.Minute,
-		},
+		Timeouts:         defaultTimeouts,
 		AckWait:     time.Minute,
 		QueuedUsage: true,
 	}

@@ -110,11 +110,7 @@ func TestARefusalAfterACancelIsRecorded(t *testing.T) {
 				arrived <- struct{}{}
 				<-goOn
 				answer(w, req)
-			}}), func(c *config.Config) {
-				for i := range c.Routes {
-					c.Routes[i].Timeouts.Create = patience
-				}
-			}))
+			}}), videoRoutes(func(r *config.Route) { r.Timeouts.Create = patience })))
 			id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 			submitting := last(follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING))
 			await(t, "the create", arrived)

@@ -305,11 +305,7 @@ func TestTwoSendsOfOneLargeRequest(t *testing.T) {
 	const requests, atOnce = 16, 4
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
-		patient := func(c *config.Config) {
-			for i := range c.Routes {
-				c.Routes[i].AckWait, c.Routes[i].Timeouts.Create = patience, patience
-			}
-		}
+		patient := videoRoutes(func(r *config.Route) { r.AckWait, r.Timeouts.Create = patience, patience })
 		replicas := []*replica{newReplica(t, open(t), testConfig(t, up.URL(), patient)), newReplica(t, open(t), testConfig(t, up.URL(), patient))}
 		var lanes sync.WaitGroup
 		for lane := range atOnce {

@@ -63,7 +63,9 @@ func TestAReplyThatNATSRefusesIsInItsDeadLetter(t *testing.T) {
 			r := newReplica(t, b, testConfig(t, url, func(c *config.Config) {
 				c.Chat.MaxAttempts, c.Limits.ClaimCheckBytes = 1, config.MiB
 				for i := range c.Routes {
-					c.Routes[i].Timeouts.Total = 3 * time.Second
+					if c.Routes[i].Kind == config.KindChat {
+						c.Routes[i].Timeouts.Total = 3 * time.Second
+					}
 				}
 			}))
 			end := last(follow(t, r.log, publish(t, b, subject.Chat, "c", request)))

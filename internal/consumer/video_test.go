@@ -318,11 +318,7 @@ func TestTwoReplicasShareOneQueue(t *testing.T) {
 func TestTakenOverSubmissionIsUnknown(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
-	cfg := testConfig(t, up.URL(), func(c *config.Config) {
-		for i := range c.Routes {
-			c.Routes[i].Timeouts.Create = 5 * time.Second
-		}
-	})
+	cfg := testConfig(t, up.URL(), videoRoutes(func(r *config.Route) { r.Timeouts.Create = 5 * time.Second }))
 	arrived := make(chan struct{}, 1)
 	up.Sandbox.SetBehaviour(func(*http.Request, []byte) *sandbox.Behaviour {
 		arrived <- struct{}{}
@@ -394,11 +390,7 @@ func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
-		for i := range c.Routes {
-			c.Routes[i].Timeouts.Deadline = 2 * time.Second
-		}
-	}))
+	r := newReplica(t, b, testConfig(t, up.URL(), videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 2 * time.Second })))
 	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:duration_ms=3600000", "a cat"))
 	end := last(follow(t, r.log, id))
 	v, _ := end.Job.(*genbusv1.VideoTask)

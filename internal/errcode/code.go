@@ -27,8 +27,8 @@ const (
 	// InvalidAPIKey means that the API key is missing, unknown or expired, or an operator key was sent
 	// to a tenant method.
 	InvalidAPIKey Code = "invalid_api_key"
-	// OriginNotAllowed means that a web page of another origin sent the request, but genbus has no
-	// `api_keys`, and the origin is not in `http.cors.origins`.
+	// OriginNotAllowed means that the origin of the web page that sent the request is not in
+	// `http.cors.origins`, and it was a preflight, or genbus has no `api_keys`.
 	OriginNotAllowed Code = "origin_not_allowed"
 	// ModelNotFound means that no route serves the model, or its route is draining.
 	ModelNotFound Code = "model_not_found"

@@ -70,7 +70,9 @@ func TestAttachWithAWrongID(t *testing.T) {
 		r := newReplica(t, open(t), up).start()
 		hasty := newReplica(t, open(t), up, func(c *config.Config) {
 			for i := range c.Routes {
-				c.Routes[i].Timeouts.Deadline = time.Second
+				if c.Routes[i].Kind == config.KindVideo {
+					c.Routes[i].Timeouts.Deadline = time.Second
+				}
 			}
 		})
 		unknown := r.unknownDeadLetter(up, "u", videoBody)

@@ -221,7 +221,9 @@ func TestADeadLetterThatIsToComeDecidesToo(t *testing.T) {
 		})
 		r := newReplica(t, open(t), up, keepRequests, func(c *config.Config) {
 			for i := range c.Routes {
-				c.Routes[i].Timeouts.Create = time.Minute
+				if c.Routes[i].Kind == config.KindVideo {
+					c.Routes[i].Timeouts.Create = time.Minute
+				}
 			}
 		}).start()
 		e := r.admit(subject.Video, "u", videoBody)

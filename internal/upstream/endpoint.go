@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/genbus/genbus/internal/protocol"
@@ -299,20 +300,37 @@ func Reason(err error) string {
 	return text
 }
 
-// clean removes secrets, which some servers echo, from a message and truncates it.
+// clean removes secrets, which some servers echo, from a message and truncates it. Secrets of fewer
+// than 8 bytes are removed only as whole words, because they may be parts of ordinary ones.
 func (ep *Endpoint) clean(message string) string {
-	const minKey = 8 // shorter secrets would match inside ordinary words
 	secrets := []string{string(ep.Key)}
 	if ep.Auth != nil {
 		secrets = append(secrets, ep.Auth.Secrets()...)
 	}
 	for _, secret := range secrets {
-		if len(secret) >= minKey {
+		switch {
+		case len(secret) >= 8:
 			message = strings.ReplaceAll(message, secret, redacted)
+		case secret != "":
+			message = asWord(secret).ReplaceAllString(message, redacted)
 		}
 	}
 	return CutMessage(message)
 }
+
+// asWord matches text where it is not part of a longer word.
+func asWord(text string) *regexp.Regexp {
+	pattern := regexp.QuoteMeta(text)
+	if letter.MatchString(text[:1]) {
+		pattern = `\b` + pattern
+	}
+	if letter.MatchString(text[len(text)-1:]) {
+		pattern += `\b`
+	}
+	return regexp.MustCompile(pattern)
+}
+
+var letter = regexp.MustCompile(`\w`)
 
 // NotSent returns the *Error for a request that could not be built. The error is final, because
 // building the same request again would fail too.

@@ -164,6 +164,22 @@ func TestDoRemovesTheKeyFromErrors(t *testing.T) {
 	}
 }
 
+// TestShortKeysAreRemovedAsWords checks that a short key is not removed from longer words.
+func TestShortKeysAreRemovedAsWords(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ key, message, want string }{
+		{"abc123", `invalid key "abc123" abc123 (abc123)`, `invalid key "[redacted]" [redacted] ([redacted])`},
+		{"none", "none of the nonexistent models", "[redacted] of the nonexistent models"},
+		{"-k+", "bad -k+, and -k+", "bad [redacted], and [redacted]"},
+		{"", "no key", "no key"},
+	} {
+		ep := &Endpoint{Key: Secret(row.key)}
+		if got := ep.clean(row.message); got != row.want {
+			t.Errorf("key %q: %q, want %q", row.key, got, row.want)
+		}
+	}
+}
+
 func TestDoErrorNamesTheCause(t *testing.T) {
 	t.Parallel()
 	ep := testEndpoint(t, func(http.ResponseWriter, *http.Request) {})

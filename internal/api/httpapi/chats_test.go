@@ -297,7 +297,9 @@ func TestASlowUpstreamIsNotCalledAgain(t *testing.T) {
 	})
 	w := newWorld(t, twoUpstreams(host), func(c *config.Config) {
 		for i := range c.Routes {
-			c.Routes[i].Timeouts.Idle = 100 * time.Millisecond
+			if c.Routes[i].Kind == config.KindChat {
+				c.Routes[i].Timeouts.Idle = 100 * time.Millisecond
+			}
 		}
 	})
 	s := w.Open(w.Request(http.MethodPost, "/v1/chat/completions", apitest.StreamBody))

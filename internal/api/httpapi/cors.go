@@ -67,6 +67,11 @@ func (x *exchange) isOurHost() bool {
 	return err == nil && host != "" && host == ours.Host // "null", the origin of a sandboxed page, has no host
 }
 
+// isPreflight reports whether a browser asks whether a page may send a request.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
 // share lets pages of the origins in http.cors.origins call the API and read its answers. It
 // reports whether the request was a preflight, which it has then answered. Requests of other origins
 // get the answers that they get without CORS, which browsers keep from the page.
@@ -90,7 +95,7 @@ func (h *Handler) share(w http.ResponseWriter, r *http.Request) (answered bool) 
 	default:
 		return false
 	}
-	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+	if !isPreflight(r) {
 		header["Access-Control-Expose-Headers"] = []string{corsExposed}
 		return false
 	}

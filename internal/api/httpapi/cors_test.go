@@ -10,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/contract/contracttest"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 const (
@@ -50,7 +51,7 @@ func corsOf(h http.Header) (headers []string) {
 func TestCORSIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if res := w.preflight(ourPage, "POST", "/v1/videos"); res.StatusCode != http.StatusMethodNotAllowed || corsOf(res.Header) != nil || res.Header.Get("Vary") != "" {
+	if res := w.preflight(ourPage, "POST", "/v1/videos"); res.StatusCode != http.StatusForbidden || res.Header.Get(errcode.HeaderCode) != string(errcode.OriginNotAllowed) || corsOf(res.Header) != nil || res.Header.Get("Vary") != "" {
 		t.Errorf("preflight: %d %v", res.StatusCode, res.Header)
 	}
 	if a := w.Get("/v1/models", "Origin", ourPage); a.Status != http.StatusOK || corsOf(a.Header) != nil || a.Header.Get("Vary") != "" {

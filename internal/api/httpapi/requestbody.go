@@ -113,7 +113,7 @@ func unreadBody(err error, limit int64) error {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
 		return errcode.New(errcode.InvalidRequest, "the body is not valid gzip data, which its content encoding says")
 	}
-	return errcode.New(errcode.InvalidRequest, "the request body did not arrive completely: %w", err)
+	return errcode.New(errcode.InvalidRequest, "the request body is incomplete: %w", err)
 }
 
 func tooLarge(limit int64) error {

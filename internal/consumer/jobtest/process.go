@@ -57,7 +57,9 @@ func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Co
 	for i := range cfg.Routes {
 		cfg.Routes[i].AckWait = 3 * time.Second
 		cfg.Routes[i].Poll.Interval = 100 * time.Millisecond
-		cfg.Routes[i].Timeouts.Create = 2 * time.Second
+		if cfg.Routes[i].Kind == config.KindVideo {
+			cfg.Routes[i].Timeouts.Create = 2 * time.Second
+		}
 	}
 	for _, f := range change {
 		f(cfg)
