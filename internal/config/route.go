@@ -172,8 +172,8 @@ func (r *Route) setDefaults() {
 		OnUnknownOutcome: OnUnknownFail,
 		Poll:             Poll{Interval: 10 * time.Second, Jitter: 0.1},
 		Timeouts:         defaultTimeouts,
-		AckWait:     time.Minute,
-		QueuedUsage: true,
+		AckWait:          time.Minute,
+		QueuedUsage:      true,
 	}
 }
 

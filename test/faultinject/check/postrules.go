@@ -125,7 +125,7 @@ func postLease(f *facts, broken report) (looked int) {
 				continue
 			}
 			looked++
-			if f.earliest(p.Time).After(e.SubmitUntil.Add(f.Config.Skew+transit)) {
+			if f.earliest(p.Time).After(e.SubmitUntil.Add(f.Config.Skew + transit)) {
 				broken(id, "POSTed at %s, %s after its submit_until %s (version %d)", clock(p.Time), p.Time.Sub(e.SubmitUntil).Round(time.Millisecond), clock(e.SubmitUntil), e.Version)
 			}
 		}
