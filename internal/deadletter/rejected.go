@@ -33,9 +33,9 @@ const (
 )
 
 // Reject stores the dead letter of an inbox message that was never accepted. seq and stored
-// identify the message. Reject reads nothing unless the stream is full and does not use the object
-// store, because invalid requests must be cheap. A message that is rejected twice may have two dead
-// letters. Both have the same Nats-Msg-Id, so redriving both creates only one job.
+// identify the message. Reject does not use the object store, and reads nothing unless the stream
+// is full, because invalid requests must be cheap. A message that is rejected twice may have two
+// dead letters. Both have the same Nats-Msg-Id, so redriving both creates only one job.
 func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
 	slot := largeSlot
 	switch size := proto.Size(letter); {

@@ -26,7 +26,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	limit := fmt.Sprintf("%d, which is %.0f %% of %d (nats.streams.tasks.max_bytes)", e.AdmitLimit(), 100*admitBelow, e.Max)
+	limit := fmt.Sprintf("%d, which is %.0f%% of %d (nats.streams.tasks.max_bytes)", e.AdmitLimit(), 100*admitBelow, e.Max)
 	if e.Short > 0 {
 		limit += fmt.Sprintf(" minus %d that the disk cannot hold (nats.max_store_bytes)", e.Short)
 	}

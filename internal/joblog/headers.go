@@ -38,7 +38,7 @@ func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the headers of the log: %w", err)
+		return nil, fmt.Errorf("read log headers: %w", err)
 	}
 	return h, nil
 }
@@ -61,7 +61,7 @@ func (h *Headers) Each(f func(Summary), caughtUp func(), trouble func(error)) (s
 		}
 	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { trouble(err) }))
 	if err != nil {
-		return nil, fmt.Errorf("the headers of the log: %w", err)
+		return nil, fmt.Errorf("read log headers: %w", err)
 	}
 	return func() {
 		consuming.Stop()
@@ -72,8 +72,8 @@ func (h *Headers) Each(f func(Summary), caughtUp func(), trouble func(error)) (s
 // summary returns the summary of a message and the number of messages after it. The summary has no
 // name if the message is not a job event. If the message is part of a batch, summary waits until
 // the batch is synced, so that lists do not show events that a power failure can still revert. If
-// the batch gets no answer, summary accepts the message anyway. The disk has then failed, and no
-// decisions are based on lists.
+// the batch gets no answer, the disk has failed. summary then accepts the message anyway, because
+// no decisions are based on lists.
 func (h *Headers) summary(m jetstream.Msg) (s Summary, remaining uint64) {
 	h.b.Synced(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()

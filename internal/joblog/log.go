@@ -93,7 +93,7 @@ func (l *Log) History(ctx context.Context, n subject.JobName, limit int) (events
 	for from := uint64(1); ; {
 		page, err := l.b.Page(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID), from)
 		if err != nil {
-			return nil, false, fmt.Errorf("the history of %s %s: %w", n.Kind, n.ID, err)
+			return nil, false, fmt.Errorf("read history of %s %s: %w", n.Kind, n.ID, err)
 		}
 		if len(page) == 0 {
 			return events, cut, nil

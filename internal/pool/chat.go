@@ -42,7 +42,8 @@ type ChatRequest struct {
 	// Model is the caller's model name, which Body contains too.
 	Model string
 	// Body is the caller's JSON. Apart from AskForUsage, the call changes only the model name, and
-	// only if the route maps it. Body must not change until the reply is complete or the stream is closed.
+	// only if the route maps it. Body must not change until the reply is complete or the stream is
+	// closed.
 	Body body.Document
 	// AskForUsage adds a request for token usage to the body of a streamed chat. An upstream that
 	// refuses this gets the body without it.

@@ -21,9 +21,9 @@ const (
 	usageRefused
 )
 
-// askForUsage makes a call that also asks for token usage. If the upstream refuses that, it repeats
-// the call without, and the pool does not ask this upstream again until the next reload. An answer
-// that does not prove that nothing was done, such as 500, is not repeated. Unless the refusal is
+// askForUsage makes a call that also asks for token usage. If that is refused, it repeats the call
+// without the option, and the pool does not ask this upstream again until the next reload. A call
+// that may have been processed, such as one that got a 500, is not repeated. Unless the refusal is
 // certainly about the option, it counts only if the repeated call succeeds, because a message may
 // quote the prompt. One that names no cause counts only while it is unknown whether the upstream
 // accepts such requests.

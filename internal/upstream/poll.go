@@ -25,8 +25,8 @@ type PollCall struct {
 var pollBodies = sync.Pool{New: func() any { return new([]byte) }}
 
 // Poll reads the state of a task. A state of this task decides, whatever the HTTP status. Otherwise
-// an error that names the task's end decides, unless the status is about the key or the upstream
-// (401, 402, 403, 429 and 5xx). Any other answer is an error, and does not fail the task. This
+// a terminal error decides, unless the status is about the key or the upstream (401, 402, 403, 429
+// and 5xx). Any other answer is an error, and does not fail the task. This
 // includes "no such task" (Error.Missing), because servers may answer a create before they store
 // the task. The caller continues to poll.
 func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (VideoState, error) {
