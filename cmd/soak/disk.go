@@ -32,14 +32,17 @@ func (s *storm) fullDisk(ctx context.Context, long time.Duration) error {
 	block := make([]byte, fillBlock)
 	full, cancel := context.WithTimeout(ctx, detectTimeout)
 	defer cancel()
-	for s.fleet.ready(ctx, r) == nil { // only a write detects the full disk
+	for s.fleet.ready(ctx, r) == nil {
 		if _, err := f.Write(block); err != nil && !faultinject.Pause(full, 100*time.Millisecond) {
 			s.broke("full-disk", "%s is ready for jobs %s after its disk was full", r.Name, detectTimeout)
 			break
 		}
 	}
-	for err := error(nil); err == nil; { // genbus stops writing before that
-		_, err = f.Write(block)
+	// genbus has stopped accepting jobs. Below 64 MiB, it also stops writing events.
+	if _, err := f.Write(make([]byte, 80<<20)); err == nil {
+		faultinject.Pause(ctx, time.Second)
+		for ; err == nil && ctx.Err() == nil; _, err = f.Write(block) {
+		}
 	}
 	faultinject.Pause(ctx, long)
 	if err := s.fleet.probed(ctx, r, "/healthz"); err != nil {

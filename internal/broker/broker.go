@@ -52,7 +52,7 @@ type Broker struct {
 
 	trouble   atomic.Pointer[trouble] // nil if the last Ready succeeded
 	failed    chan error
-	endKeep   context.CancelFunc // stops keepStore
+	endKeep   context.CancelFunc // stops keepStore and watchSpace
 	keepEnded sync.WaitGroup
 
 	mu          sync.Mutex

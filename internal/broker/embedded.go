@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ type embedded struct {
 	log     *slog.Logger
 	faults  storeFaults
 
-	lowSpace atomic.Bool // whether the disk has less than spaceNeeded bytes left
+	free atomic.Int64 // free disk space, in bytes
 
 	restarted atomic.Int64 // time of the last restart, in Unix nanoseconds; 0 if none
 	checking  atomic.Int64 // start of a running writeError, in Unix nanoseconds; 0 if none
@@ -62,6 +63,10 @@ func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 		return nil, err
 	}
 	e := &embedded{options: o, lock: lock, log: log}
+	e.free.Store(math.MaxInt64)
+	if err := e.checkSpace(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, errors.Join(fmt.Errorf("nats.data_dir (GENBUS_DATA_DIR): %w", err), lock.Unlock())
+	}
 	if err := e.start(); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}

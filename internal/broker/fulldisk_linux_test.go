@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,12 +23,12 @@ import (
 // smallDisk names the mount point in the child process.
 const smallDisk = "GENBUS_TEST_SMALL_DISK"
 
-// onSmallDisk reruns the test in a child process with a 160 MiB file system. inside reports whether
+// onSmallDisk reruns the test in a child process with a 224 MiB file system. inside reports whether
 // this is the child.
 func onSmallDisk(t *testing.T) (dir string, inside bool) {
 	t.Helper()
 	if dir := os.Getenv(smallDisk); dir != "" {
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=160m"); err != nil {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=224m"); err != nil {
 			t.Fatal(err)
 		}
 		return dir, true
@@ -76,21 +75,19 @@ func onFullDisk(t *testing.T, dir string) *broker.Broker {
 	return b
 }
 
-// fillDisk fills the file system but for about free bytes.
+// fillDisk fills the file system but for free bytes.
 func fillDisk(t *testing.T, filler string, free int64) {
 	t.Helper()
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(filepath.Dir(filler), &fs); err != nil {
+		t.Fatal(err)
+	}
 	f, err := os.Create(filler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for err == nil {
-		_, err = f.Write(make([]byte, 64<<10))
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
-	size, err := f.Seek(0, io.SeekCurrent)
-	if err := errors.Join(err, f.Truncate(size-free), f.Close()); err != nil {
+	err = syscall.Fallocate(int(f.Fd()), 0, 0, int64(fs.Bavail)*fs.Bsize-free)
+	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -113,7 +110,7 @@ func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 			t.Fatalf("%v; the store's error is %v", err, b.StoreError())
 		}
 	}
-	checkRefused(t, b)
+	checkRefused(t, b, "no space left")
 	return func() {
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
@@ -121,13 +118,13 @@ func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	}
 }
 
-// checkRefused checks that nothing is written to a full disk, and that callers are told.
-func checkRefused(t *testing.T, b *broker.Broker) {
+// checkRefused checks that nothing is written, and that callers are told why.
+func checkRefused(t *testing.T, b *broker.Broker, why string) {
 	t.Helper()
-	if err := store(t.Context(), b, "more", 1); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrFull) || !strings.Contains(err.Error(), "no space left") {
-		t.Errorf("a write to a full disk: %v", err)
+	if err := store(t.Context(), b, "more", 1); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrFull) || !strings.Contains(err.Error(), why) {
+		t.Errorf("a write: %v", err)
 	}
-	if err := b.Trouble(); !errors.Is(err, broker.ErrUnavailable) {
+	if err := b.Trouble(); !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), why) {
 		t.Errorf("callers are told: %v", err)
 	}
 }
@@ -144,8 +141,8 @@ func untilStore(t *testing.T, b *broker.Broker, fails bool) {
 	}
 }
 
-// TestWritesStopBeforeTheDiskIsFull proves that writes stop while the disk still has space, and
-// continue without a restart of the server.
+// TestWritesStopBeforeTheDiskIsFull proves that new jobs are refused first and then all writes,
+// while the disk still has space, and that writing continues without a restart of the server.
 func TestWritesStopBeforeTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	dir, inside := onSmallDisk(t)
@@ -159,9 +156,25 @@ func TestWritesStopBeforeTheDiskIsFull(t *testing.T) {
 	}
 	defer nc.Close()
 	filler := filepath.Join(dir, "filler")
-	fillDisk(t, filler, 48<<20)
+	fillDisk(t, filler, 96<<20)
 	untilStore(t, b, true)
-	checkRefused(t, b)
+	if err := b.Trouble(); !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("callers are told: %v", err)
+	}
+	if err := store(t.Context(), b, "event", 1); err != nil {
+		t.Errorf("an event: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	untilStore(t, b, false)
+	fillDisk(t, filler, 48<<20)
+	for store(t.Context(), b, "more", 1) == nil { // until the next check of the space
+		if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkRefused(t, b, "less than 128 MiB")
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,10 @@ const (
 	storeEvery = 2 * time.Second
 	// spaceEvery is the interval between checks of the free disk space.
 	spaceEvery = 100 * time.Millisecond
-	// spaceNeeded is the free space of the embedded server's disk, in bytes, below which genbus stores
-	// nothing. It exceeds what is written within spaceEvery on a fast disk.
-	spaceNeeded = 64 << 20
+	// jobSpace and eventSpace are the free disk space, in bytes, that the embedded server needs for
+	// new jobs and for any write. The difference is for the events of jobs that have begun.
+	jobSpace   = 128 << 20
+	eventSpace = 64 << 20
 	// maxRestarts limits the number of restarts if the store keeps failing.
 	maxRestarts = 2
 	// restartGrace is how long after a restart the outcome of an earlier write may still be
@@ -50,18 +51,19 @@ func (f *storeFaults) clear() {
 	}
 }
 
-// errLowSpace refuses writes before the embedded server's disk is full.
-var errLowSpace = fmt.Errorf("%w: %w (nats.data_dir needs %d MiB)", ErrUnavailable, syscall.ENOSPC, spaceNeeded>>20)
+// errLowSpace refuses jobs and events before the embedded server's disk is full.
+var errLowSpace = fmt.Errorf("%w: nats.data_dir has less than %d MiB of disk space left", ErrUnavailable, jobSpace>>20)
 
-// cannotStore returns why the embedded server's disk accepts no writes, or nil.
-func (w *writer) cannotStore() error {
+// cannotStore returns why the embedded server's disk must not be written to, or nil. need is
+// jobSpace or eventSpace.
+func (w *writer) cannotStore(need int64) error {
 	if w.server == nil {
 		return nil
 	}
 	if f := w.faults.last.Load(); f != nil && isFull(f.err) {
 		return f.err
 	}
-	if w.server.lowSpace.Load() {
+	if w.server.free.Load() < need {
 		return errLowSpace
 	}
 	return nil
@@ -81,14 +83,14 @@ func (w *writer) noteWrite(ctx context.Context, stream string, err error) {
 }
 
 // StoreError returns why the server cannot store messages, or nil. For the embedded server, the
-// result is at most storeEvery old. For an external server, it is based on recent writes to the job
-// log.
+// result is at most storeEvery old, and StoreError also reports low disk space. For an external
+// server, it is based on recent writes to the job log.
 func (b *Broker) StoreError() error {
 	f := b.faults.last.Load()
 	switch {
 	case f != nil && (b.embedded != nil || time.Since(f.at) <= faultFor):
 		return f.err
-	case b.embedded != nil && b.embedded.lowSpace.Load():
+	case b.embedded != nil && b.embedded.free.Load() < jobSpace:
 		return errLowSpace
 	case b.embedded != nil && b.embedded.isStalled():
 		return errStalled
@@ -135,7 +137,7 @@ func cannotWrite(stream, text string) error {
 	why := text[strings.LastIndex(text, ": ")+2:] // without the path, because callers see this
 	err := fmt.Errorf("%w: embedded NATS server cannot write %s: %s", ErrUnavailable, stream, why)
 	if isFull(err) {
-		err = fmt.Errorf("%w (nats.data_dir needs %d MiB)", err, spaceNeeded>>20)
+		err = fmt.Errorf("%w (nats.data_dir needs %d MiB)", err, jobSpace>>20)
 	}
 	return err
 }
@@ -151,22 +153,27 @@ func isFull(err error) bool {
 	return false
 }
 
-// watchSpace sets lowSpace until ctx ends. If the disk fills up, nats-server 2.15.2 may list every
-// sequence of a stream up to its last one as lost. In the streams that firstSequence numbers by
-// time, that takes all memory, and the server stops answering.
+// checkSpace reads the free disk space. If that fails, the last result stays.
+func (e *embedded) checkSpace() error {
+	free, err := freeSpace(e.options.DataDir)
+	if err != nil {
+		return err
+	}
+	switch was := e.free.Swap(free); {
+	case free < jobSpace && was >= jobSpace:
+		e.log.Error("stopped accepting jobs before the disk is full", "data_dir", e.options.DataDir, "free", free, "needed", jobSpace)
+	case free >= jobSpace && was < jobSpace:
+		e.log.Info("accepting jobs again", "data_dir", e.options.DataDir, "free", free)
+	}
+	return nil
+}
+
+// watchSpace checks the disk space until ctx ends. If the disk fills up, nats-server 2.15.2 may list
+// every sequence of a stream up to its last one as lost. In the streams that firstSequence numbers
+// by time, that takes all memory, and the server stops answering.
 func (e *embedded) watchSpace(ctx context.Context) {
-	for {
-		free, err := freeSpace(e.options.DataDir)
-		low := err == nil && free < spaceNeeded
-		if low && !e.lowSpace.Load() {
-			e.log.Error("stopped writing before the disk is full", "data_dir", e.options.DataDir, "free", free, "needed", spaceNeeded)
-		}
-		if was := e.lowSpace.Swap(low); was && !low {
-			e.log.Info("writing again", "data_dir", e.options.DataDir, "free", free)
-		}
-		if Wait(ctx, spaceEvery) != nil {
-			return
-		}
+	for err := error(nil); !errors.Is(err, errors.ErrUnsupported) && Wait(ctx, spaceEvery) == nil; {
+		err = e.checkSpace()
 	}
 }
 
@@ -177,7 +184,7 @@ func (e *embedded) trySpace() error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(make([]byte, spaceNeeded/4))
+	_, err = f.Write(make([]byte, eventSpace/4))
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
@@ -227,7 +234,7 @@ func (b *Broker) keepStore(ctx context.Context) {
 		if !isFull(cause) {
 			continue
 		}
-		if b.embedded.lowSpace.Load() {
+		if b.embedded.free.Load() < jobSpace {
 			continue
 		}
 		if err := b.embedded.trySpace(); err != nil && isFull(err) {

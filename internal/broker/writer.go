@@ -103,7 +103,7 @@ func (w *writer) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, l
 func (w *writer) publish(ctx context.Context, m *nats.Msg, lane Lane) (ack Ack, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
 	defer cancel()
-	if err := w.cannotStore(); err != nil {
+	if err := w.cannotStore(eventSpace); err != nil {
 		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, err)
 	}
 	stream := w.names.StreamOf(m.Subject)

@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 package broker
 
 import "syscall"
@@ -11,5 +9,5 @@ func freeSpace(dir string) (int64, error) {
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return 0, err
 	}
-	return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:unconvert // the types differ between systems
+	return int64(fs.Bavail) * int64(fs.Frsize), nil //nolint:unconvert // Frsize is an int32 on some architectures
 }
