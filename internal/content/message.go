@@ -60,25 +60,23 @@ var (
 // clean removes keys and URL queries, which may hold signatures, from text that may come from an
 // upstream.
 func (w *walk) clean(text string) string {
-	const minSecret = 8 // shorter secrets would match inside ordinary words
-	for _, secret := range w.secrets() {
-		if len(secret) >= minSecret {
-			text = strings.ReplaceAll(text, secret, "[redacted]")
+	const minValue = 8 // shorter values of a query are often ordinary words
+	for _, value := range w.queries() {
+		if len(value) >= minValue {
+			text = upstream.Redact(text, value)
 		}
+	}
+	if ep := w.place.Endpoint; ep != nil {
+		text = upstream.Redact(text, ep.Secrets()...)
 	}
 	text = urlQuery.ReplaceAllString(text, "$1")
 	text = urlUser.ReplaceAllString(text, "$1")
 	return upstream.CutMessage(text)
 }
 
-func (w *walk) secrets() []string {
+// queries returns the queries of the visited URLs, their values, and passwords in the URLs.
+func (w *walk) queries() []string {
 	var out []string
-	if ep := w.place.Endpoint; ep != nil {
-		out = append(out, string(ep.Key))
-		if ep.Auth != nil {
-			out = append(out, ep.Auth.Secrets()...)
-		}
-	}
 	for _, u := range w.visited {
 		out = append(out, u.RawQuery)
 		for pair := range strings.SplitSeq(u.RawQuery, "&") {

@@ -300,22 +300,41 @@ func Reason(err error) string {
 	return text
 }
 
-// clean removes secrets, which some servers echo, from a message and truncates it. Secrets of fewer
-// than 8 bytes are removed only as whole words, because they may be parts of ordinary ones.
-func (ep *Endpoint) clean(message string) string {
+// clean removes secrets from a message, and truncates it.
+func (ep *Endpoint) clean(message string) string { return CutMessage(ep.redact(message)) }
+
+// hide removes secrets from an error that the upstream reported. e may be nil.
+func (ep *Endpoint) hide(e *Error) {
+	if e != nil {
+		e.Code, e.Type, e.Wrapped = ep.redact(e.Code), ep.redact(e.Type), ep.redact(e.Wrapped)
+		e.Param, e.Message = ep.redact(e.Param), ep.redact(e.Message)
+	}
+}
+
+// redact removes the endpoint's secrets, which some servers echo.
+func (ep *Endpoint) redact(text string) string { return Redact(text, ep.Secrets()...) }
+
+// Secrets returns the credentials of the endpoint.
+func (ep *Endpoint) Secrets() []string {
 	secrets := []string{string(ep.Key)}
 	if ep.Auth != nil {
 		secrets = append(secrets, ep.Auth.Secrets()...)
 	}
+	return secrets
+}
+
+// Redact removes secrets from a text. Those of fewer than 8 bytes are removed only as whole words,
+// because they may be parts of ordinary ones.
+func Redact(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		switch {
 		case len(secret) >= 8:
-			message = strings.ReplaceAll(message, secret, redacted)
+			text = strings.ReplaceAll(text, secret, redacted)
 		case secret != "":
-			message = asWord(secret).ReplaceAllString(message, redacted)
+			text = asWord(secret).ReplaceAllString(text, redacted)
 		}
 	}
-	return CutMessage(message)
+	return text
 }
 
 // asWord matches text where it is not part of a longer word.

@@ -399,11 +399,13 @@ func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		wait = cmp.Or(wait, waitInText(said.Message)) // not for other statuses, whose messages may quote a prompt
 	}
-	return &Error{
-		Op: op, Code: said.Code, Type: said.Type, Wrapped: said.Wrapped, Param: said.Param, Message: ep.clean(said.Message),
+	e := &Error{
+		Op: op, Code: said.Code, Type: said.Type, Wrapped: said.Wrapped, Param: said.Param, Message: CutMessage(said.Message),
 		HTTPStatus: resp.StatusCode, RequestID: cmp.Or(RequestID(resp.Header), said.RequestID), RetryAfter: wait,
 		Reported: readable, Written: true,
-	}, readable
+	}
+	ep.hide(e)
+	return e, readable
 }
 
 // Declared returns the content type and encoding that an answer's header declares, in parentheses,

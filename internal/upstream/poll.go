@@ -26,9 +26,9 @@ var pollBodies = sync.Pool{New: func() any { return new([]byte) }}
 
 // Poll reads the state of a task. A state of this task decides, whatever the HTTP status. Otherwise
 // a terminal error decides, unless the status is about the key or the upstream (401, 402, 403, 429
-// and 5xx). Any other answer is an error, and does not fail the task. This
-// includes "no such task" (Error.Missing), because servers may answer a create before they store
-// the task. The caller continues to poll.
+// and 5xx). Any other answer is an error, and does not fail the task. This includes "no such task"
+// (Error.Missing), because servers may answer a create before they store the task. The caller
+// continues to poll.
 func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (VideoState, error) {
 	if ref.ID == "" {
 		return VideoState{}, NotSent(OpPoll, errors.New("the task id is empty"))
@@ -48,6 +48,7 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 		for i := range state.Videos {
 			state.Videos[i].URL = ep.reachable(state.Videos[i].URL)
 		}
+		ep.hide(state.Err)
 		return state, nil
 	}
 	e := AsError(OpPoll, err)

@@ -37,6 +37,8 @@ type SubmitCall struct {
 // it waits a little longer for the answer to a request that was sent in time.
 func (ep *Endpoint) Submit(ctx context.Context, create VideoCreate, call SubmitCall) Submission {
 	s := ep.submit(ctx, create, call)
+	ep.hide(s.Err)
+	ep.hide(s.State.Err)
 	// HTTP/2 reports the end of the wait as a cancellation, but the caller did not cancel.
 	if s.Err != nil && errors.Is(s.Err.Err, context.Canceled) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		s.Err.Err = context.DeadlineExceeded

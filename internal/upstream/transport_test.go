@@ -156,11 +156,20 @@ func TestDoRemovesTheKeyFromErrors(t *testing.T) {
 	t.Parallel()
 	ep := testEndpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = io.WriteString(w, `{"error":{"message":"bad header `+r.Header.Get("Authorization")+`"}}`)
+		_, _ = io.WriteString(w, `{"error":{"message":"bad header `+r.Header.Get("Authorization")+`","code":"key `+testKey+`"}}`)
 	})
 	_, err := ListModels(t.Context(), ep)
 	if err == nil || strings.Contains(err.Error(), testKey) || !strings.Contains(err.Error(), redacted) {
 		t.Errorf("error = %v, want the key replaced", err)
+	}
+	if e := AsError("", err); e.Code != "key "+redacted {
+		t.Errorf("code = %q", e.Code)
+	}
+	state, err := ep.Poll(t.Context(), TaskRef{ID: "1"}, PollCall{Path: "/v1/x", Read: func(*http.Response, []byte) (VideoState, bool, error) {
+		return VideoState{Progression: Failed, Named: true, Err: &Error{Message: "failed with " + testKey}}, true, nil
+	}})
+	if err != nil || state.Err.Message != "failed with "+redacted {
+		t.Errorf("poll: %+v, %v", state.Err, err)
 	}
 }
 

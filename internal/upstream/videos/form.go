@@ -214,7 +214,7 @@ func unread(field string, err error) error {
 	_, network := errors.AsType[net.Error](err)
 	switch {
 	case tooLong, network, errors.Is(err, context.Canceled):
-		return fmt.Errorf("the form is incomplete: %w", err)
+		return fmt.Errorf("the form cannot be read: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return body.Errorf(field, "ends too early: the form's last boundary is missing")
 	default:
