@@ -16,8 +16,8 @@ const (
 	// ErrInvalidAPIKey means that the API key is missing, unknown or expired, or an operator key was sent
 	// to a tenant method.
 	ErrInvalidAPIKey Code = "invalid_api_key"
-	// ErrOriginNotAllowed means that the origin of the web page that sent the request is not in
-	// `http.cors.origins`, and it was a preflight, or genbus has no `api_keys`.
+	// ErrOriginNotAllowed means that a web page whose origin is not in `http.cors.origins` sent a
+	// preflight, or, without `api_keys`, a request that may change something.
 	ErrOriginNotAllowed Code = "origin_not_allowed"
 	// ErrModelNotFound means that no route serves the model, or its route is draining.
 	ErrModelNotFound Code = "model_not_found"

@@ -29,7 +29,9 @@ func TestEveryMessageIsAsTheDocumentSays(t *testing.T) {
 			w := newClientWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond}, func(c *config.Config) {
 				c.NATS.Prefix, c.Events.Encoding = "team.video", encoding
 				for i := range c.Routes {
-					c.Routes[i].Poll.Interval = 20 * time.Millisecond
+					if c.Routes[i].Kind == config.KindVideo {
+						c.Routes[i].Poll.Interval = 20 * time.Millisecond
+					}
 				}
 			})
 			raw, err := contract.AsyncAPI(w.Names())

@@ -196,7 +196,9 @@ func TestOpenAIGoPollsAsOftenAsItIsTold(t *testing.T) {
 	const interval = 1600 * time.Millisecond
 	w := newClientWorld(t, sandbox.Options{VideoDuration: interval * 5 / 4}, func(c *config.Config) { // ends at genbus's second poll, after the client's first
 		for i := range c.Routes {
-			c.Routes[i].Poll = config.Poll{Interval: interval}
+			if c.Routes[i].Kind == config.KindVideo {
+				c.Routes[i].Poll = config.Poll{Interval: interval}
+			}
 		}
 	})
 	var polls []time.Time

@@ -158,7 +158,9 @@ func newFastWorld(t *testing.T, change ...func(*config.Config)) clientWorld {
 	t.Helper()
 	return newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, append(change, func(c *config.Config) {
 		for i := range c.Routes {
-			c.Routes[i].Poll.Interval = 100 * time.Millisecond
+			if c.Routes[i].Kind == config.KindVideo {
+				c.Routes[i].Poll.Interval = 100 * time.Millisecond
+			}
 		}
 	})...)
 }

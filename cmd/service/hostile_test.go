@@ -74,7 +74,9 @@ func newSiege(t *testing.T, change ...func(*config.Config)) *siege {
 	}
 	s.up.addTo(cfg)
 	for i := range cfg.Routes {
-		cfg.Routes[i].Poll.Interval = 30 * time.Millisecond
+		if cfg.Routes[i].Kind == config.KindVideo {
+			cfg.Routes[i].Poll.Interval = 30 * time.Millisecond
+		}
 	}
 	for _, f := range change {
 		f(cfg)

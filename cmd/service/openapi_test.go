@@ -24,7 +24,9 @@ func TestGeneratedClientCompletesAVideo(t *testing.T) {
 	}
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
 		for i := range c.Routes {
-			c.Routes[i].Poll.Interval = 50 * time.Millisecond
+			if c.Routes[i].Kind == config.KindVideo {
+				c.Routes[i].Poll.Interval = 50 * time.Millisecond
+			}
 		}
 	})
 	file := filepath.Join(t.TempDir(), "video.mp4")

@@ -30,7 +30,9 @@ func withOps(c *config.Config) {
 	c.APIKeys = []config.APIKey{{Tenant: "acme", KeyEnv: "ACME", Key: config.NewSecret("acme-0123456789abcdef")}}
 	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(opsKey)}}
 	for i := range c.Routes {
-		c.Routes[i].Poll.Interval = 50 * time.Millisecond
+		if c.Routes[i].Kind == config.KindVideo {
+			c.Routes[i].Poll.Interval = 50 * time.Millisecond
+		}
 	}
 }
 

@@ -66,7 +66,9 @@ func secured(t *testing.T, ca *certtest.Authority, clientCA string) *service.Ser
 		c.GRPC.TLS = c.HTTP.TLS
 		c.NATS.TLS = config.TLS{CertFile: cert, KeyFile: key, CAFile: clientCA}
 		for i := range c.Routes {
-			c.Routes[i].Poll.Interval = 100 * time.Millisecond
+			if c.Routes[i].Kind == config.KindVideo {
+				c.Routes[i].Poll.Interval = 100 * time.Millisecond
+			}
 		}
 	})
 }

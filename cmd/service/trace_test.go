@@ -56,7 +56,9 @@ func startReplica(t *testing.T, natsURL, upstream string) (w *world, stop func()
 		t.Fatal(err)
 	}
 	for i := range cfg.Routes {
-		cfg.Routes[i].Poll.Interval = 100 * time.Millisecond
+		if cfg.Routes[i].Kind == config.KindVideo {
+			cfg.Routes[i].Poll.Interval = 100 * time.Millisecond
+		}
 	}
 	if err := cfg.Prepare(); err != nil {
 		t.Fatal(err)

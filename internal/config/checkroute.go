@@ -43,25 +43,33 @@ func (c *Config) checkTarget(r *report, path string, route Route) {
 	switch route.Kind {
 	case KindVideo:
 		checkProtocol(r, path, route)
-		if route.RetryTimeouts {
-			r.add(path+".retry_timeouts", "is for chat routes; want it left out")
-		}
-		checkUnused(r, path+".timeouts", "chat", map[string]bool{
-			"first_byte": route.Timeouts.FirstByte != defaultTimeouts.FirstByte,
-			"idle":       route.Timeouts.Idle != defaultTimeouts.Idle,
-			"total":      route.Timeouts.Total != defaultTimeouts.Total,
+		checkUnused(r, path, "chat", map[string]bool{
+			"retry_timeouts":      route.RetryTimeouts,
+			"queued_usage":        !route.QueuedUsage,
+			"timeouts.first_byte": route.Timeouts.FirstByte != defaultTimeouts.FirstByte,
+			"timeouts.idle":       route.Timeouts.Idle != defaultTimeouts.Idle,
+			"timeouts.total":      route.Timeouts.Total != defaultTimeouts.Total,
 		})
 	case KindChat:
-		checkNoVideo(r, path, route)
-		checkUnused(r, path+".timeouts", "video", map[string]bool{
-			"create":   route.Timeouts.Create != defaultTimeouts.Create,
-			"deadline": route.Timeouts.Deadline != defaultTimeouts.Deadline,
-			"archive":  route.Timeouts.Archive != defaultTimeouts.Archive,
+		if route.Protocol != "" {
+			r.bad(path+".protocol", route.Protocol, "no protocol; only video routes have one")
+		}
+		checkUnused(r, path, "video", map[string]bool{
+			"archive":            route.Archive,
+			"gateway":            route.Gateway,
+			"input_reference":    route.InputReference != "",
+			"body":               route.Body != "",
+			"on_unknown_outcome": route.OnUnknownOutcome != OnUnknownFail,
+			"poll":               route.Poll != defaultPoll,
+			"timeouts.create":    route.Timeouts.Create != defaultTimeouts.Create,
+			"timeouts.deadline":  route.Timeouts.Deadline != defaultTimeouts.Deadline,
+			"timeouts.archive":   route.Timeouts.Archive != defaultTimeouts.Archive,
 		})
 	}
 }
 
-// checkUnused rejects the keys below path that are set and that only routes of another kind use.
+// checkUnused rejects the keys below path that are set, but have an effect only on routes of another
+// kind.
 func checkUnused(r *report, path, kind string, set map[string]bool) {
 	for _, key := range sortedKeys(set) {
 		if set[key] {
@@ -88,21 +96,6 @@ func checkProtocol(r *report, path string, route Route) {
 	}
 	if route.Gateway && !p.Gateway {
 		r.add(path+".gateway", "changes nothing with protocol "+route.Protocol+"; want it left out")
-	}
-}
-
-// checkNoVideo rejects video options on a chat route.
-func checkNoVideo(r *report, path string, route Route) {
-	if route.Protocol != "" {
-		r.bad(path+".protocol", route.Protocol, "no protocol; only video routes have one")
-	}
-	for _, option := range []struct {
-		key string
-		set bool
-	}{{"archive", route.Archive}, {"gateway", route.Gateway}, {"input_reference", route.InputReference != ""}, {"body", route.Body != ""}} {
-		if option.set {
-			r.add(path+"."+option.key, "is for video routes; want it left out")
-		}
 	}
 }
 
@@ -223,8 +216,12 @@ func (c *Config) checkTaskLog(r *report) {
 	for i, route := range c.Routes {
 		path := fmt.Sprintf("routes[%d]", i)
 		if life := route.longestLife(c.Chat.MaxAttempts); 2*life >= tasks.MaxAge && !r.reportedBelow(path+".timeouts") {
+			parts := "timeouts.queue, deadline or archive"
+			if route.Kind == KindChat {
+				parts = "timeouts.queue or total"
+			}
 			r.bad("nats.streams.tasks.max_age", tasks.MaxAge, fmt.Sprintf(
-				"more than %s, twice the longest life of a job of routes[%d] (%s); or a shorter timeouts.queue, deadline, archive or total there", formatDuration(2*life), i, route.Name))
+				"more than %s, twice the longest life of a job of routes[%d] (%s); or a shorter %s there", formatDuration(2*life), i, route.Name, parts))
 		}
 	}
 }

@@ -95,22 +95,20 @@ func checkPath(r *report, key, path, example string) {
 	}
 }
 
-// versions matches two version segments at the end of an address.
-var versions = regexp.MustCompile(`(?:/v[0-9][a-z0-9.]*){2}$`)
-
+// checkVersionPath rejects a path that repeats what base_url has or what genbus adds.
 func checkVersionPath(r *report, key string, u Upstream) {
 	checkPath(r, key, u.VersionPath, "/v2")
-	if u.VersionPath == "" {
-		return
-	}
-	whole := strings.TrimRight(u.BaseURL, "/") + strings.TrimRight(u.VersionPath, "/")
-	switch found := resource.FindStringIndex(strings.TrimRight(u.VersionPath, "/")); {
+	path := strings.TrimRight(u.VersionPath, "/")
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	base := strings.TrimRight(u.BaseURL, "/")
+	switch {
+	case u.VersionPath == "":
 	case u.Auth == AuthSigned:
 		r.add(key, "changes nothing with auth: signed; want vendor_path, or this one left out")
-	case found != nil:
+	case !resource.MatchString(base) && resource.MatchString(base+path):
 		r.bad(key, u.VersionPath, "the path before that, or \"/\" for none; genbus adds paths such as /chat/completions itself")
-	case versions.MatchString(whole):
-		r.bad(key, u.VersionPath, "only one version at the end of base_url and version_path together")
+	case protocol.IsVersion(first) && protocol.IsVersion(base[strings.LastIndex(base, "/")+1:]) && protocol.HasVersion(base):
+		r.bad(key, u.VersionPath, "no version, because base_url ends with one")
 	}
 }
 

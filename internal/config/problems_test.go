@@ -179,7 +179,8 @@ func TestProblems(t *testing.T) {
 		{"base_url credentials", "upstreams: {u: {base_url: 'http://u:hunter2@h'}}", nil, []string{"c.yaml:1: upstreams.u.base_url holds credentials or an @; want the address alone"}},
 		{"base_url of a resource", "upstreams: {u: {base_url: 'http://h/v1/chat/completions/'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/v1/chat/completions"; want "http://h/v1"; genbus adds /chat/completions itself`}},
 		{"version_path of a resource", "upstreams: {u: {base_url: 'http://h/x', version_path: /v1/chat/completions}}", nil, []string{`c.yaml:1: upstreams.u.version_path is "/v1/chat/completions"; want the path before that, or "/" for none; genbus adds paths such as /chat/completions itself`}},
-		{"two versions", "upstreams: {u: {base_url: 'http://h/v1/', version_path: /v1}}", nil, []string{`c.yaml:1: upstreams.u.version_path is "/v1"; want only one version at the end of base_url and version_path together`}},
+		{"two versions", "upstreams: {u: {base_url: 'http://h/v1/', version_path: /v1}}", nil, []string{`c.yaml:1: upstreams.u.version_path is "/v1"; want no version, because base_url ends with one`}},
+		{"version_path of a resource after a version", "upstreams: {u: {base_url: 'http://h/v1', version_path: /videos}}", nil, []string{`c.yaml:1: upstreams.u.version_path is "/videos"; want the path before that`}},
 		{"base_url of a resource without version", "upstreams: {u: {base_url: 'http://h/x/chat/completions'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/x/chat/completions"; want "http://h/x" and version_path: /; genbus adds /chat/completions itself`}},
 		{"base_url of models", "upstreams: {u: {base_url: 'http://h/api/v3/models'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/api/v3/models"; want "http://h/api/v3"; genbus adds /models itself`}},
 		{"base_url of videos", "upstreams: {u: {base_url: 'http://h/v1/videos'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/v1/videos"; want "http://h/v1"; genbus adds /videos itself`}},
@@ -240,6 +241,8 @@ func TestProblems(t *testing.T) {
 		{"on_unknown_outcome", routeU + "on_unknown_outcome: retry}", nil, []string{`c.yaml:3: routes[0].on_unknown_outcome is "retry"; want fail or resubmit`}},
 		{"protocol", routeU + "protocol: other}", nil, []string{`c.yaml:3: routes[0].protocol is "other"; want primary`}},
 		{"timeouts of a video", routeU + "timeouts: {idle: 1m, total: 1h}}", nil, []string{`c.yaml:3: routes[0].timeouts.idle is for chat routes; want it left out`, `c.yaml:3: routes[0].timeouts.total is for chat routes; want it left out`}},
+		{"video keys of a chat", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], poll: {interval: 1s}, on_unknown_outcome: resubmit}", nil, []string{`c.yaml:3: routes[0].poll is for video routes; want it left out`, `c.yaml:3: routes[0].on_unknown_outcome is for video routes; want it left out`}},
+		{"queued_usage of a video", routeU + "queued_usage: false}", nil, []string{`c.yaml:3: routes[0].queued_usage is for chat routes; want it left out`}},
 		{"timeouts of a chat", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], timeouts: {create: 90s, queue: 1h}}", nil, []string{`c.yaml:3: routes[0].timeouts.create is for video routes; want it left out`}},
 		{"retry_timeouts of a video", routeU + "retry_timeouts: true}", nil, []string{`c.yaml:3: routes[0].retry_timeouts is for chat routes; want it left out`}},
 		{"chat protocol", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], protocol: primary}", nil, []string{`c.yaml:3: routes[0].protocol is "primary"; want no protocol; only video routes have one`}},
@@ -296,7 +299,7 @@ func TestProblems(t *testing.T) {
 			"c.yaml:3: routes[0].timeouts.total is 0s; want 10ms to 24h",
 		}},
 		{"log too short for videos", routeU + "timeouts: {deadline: 36h}}\nnats:\n  streams:\n    tasks: {max_age: 168h}", nil, []string{
-			"c.yaml:6: nats.streams.tasks.max_age is 168h; want more than 168h20m, twice the longest life of a job of routes[0] (r); or a shorter timeouts.queue, deadline, archive or total there"}},
+			"c.yaml:6: nats.streams.tasks.max_age is 168h; want more than 168h20m, twice the longest life of a job of routes[0] (r); or a shorter timeouts.queue, deadline or archive there"}},
 		{"log too short for chats", upstreamU + "routes:\n- {name: c, kind: chat, upstream: u, models: [m], timeouts: {queue: 84h}}", nil, []string{
 			"nats.streams.tasks.max_age is 168h; want more than 170h, twice the longest life of a job of routes[0] (c)"}},
 

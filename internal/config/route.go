@@ -158,6 +158,8 @@ func (r Route) ModelFor(upstream, model string) string {
 	return model
 }
 
+var defaultPoll = Poll{Interval: 10 * time.Second, Jitter: 0.1}
+
 var defaultTimeouts = Timeouts{
 	Queue: 48 * time.Hour, Create: time.Minute, Deadline: 24 * time.Hour, Archive: 10 * time.Minute,
 	// Models may think for minutes without sending anything, before or after the first byte. 300 s are
@@ -170,7 +172,7 @@ func (r *Route) setDefaults() {
 	*r = Route{
 		MaxQueued:        100_000,
 		OnUnknownOutcome: OnUnknownFail,
-		Poll:             Poll{Interval: 10 * time.Second, Jitter: 0.1},
+		Poll:             defaultPoll,
 		Timeouts:         defaultTimeouts,
 		AckWait:          time.Minute,
 		QueuedUsage:      true,

@@ -323,7 +323,10 @@ func TestStaleChatItemIsNotCalled(t *testing.T) {
 func otherRoute(kind string) func(*config.Config) {
 	return func(c *config.Config) {
 		r := config.NewRoute("other", kind, config.SandboxUpstream, "other")
-		r.AckWait, r.Poll.Interval = c.Routes[0].AckWait, c.Routes[0].Poll.Interval
+		r.AckWait = c.Routes[0].AckWait
+		if kind == config.KindVideo {
+			r.Poll.Interval = c.Routes[0].Poll.Interval
+		}
 		c.Routes = append(c.Routes, r)
 	}
 }

@@ -27,8 +27,8 @@ const (
 	// InvalidAPIKey means that the API key is missing, unknown or expired, or an operator key was sent
 	// to a tenant method.
 	InvalidAPIKey Code = "invalid_api_key"
-	// OriginNotAllowed means that the origin of the web page that sent the request is not in
-	// `http.cors.origins`, and it was a preflight, or genbus has no `api_keys`.
+	// OriginNotAllowed means that a web page whose origin is not in `http.cors.origins` sent a
+	// preflight, or, without `api_keys`, a request that may change something.
 	OriginNotAllowed Code = "origin_not_allowed"
 	// ModelNotFound means that no route serves the model, or its route is draining.
 	ModelNotFound Code = "model_not_found"
@@ -223,7 +223,7 @@ var table = []Meaning{
 	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "Send a URL instead of inline data.", "Raise the limit if the message names one."},
 	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "Send application/json, without a content encoding or with gzip.", ""},
 	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "Send `Authorization: Bearer <key>` with a tenant key, or with an operator key for operator methods.", "Check the key and its not_after in api_keys or operator_keys."},
-	{OriginNotAllowed, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Ask the operator to allow the page's origin.", "Add the origin to http.cors.origins, or configure api_keys."},
+	{OriginNotAllowed, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Ask the operator to allow the page's origin.", "Add the origin to http.cors.origins."},
 	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a model from GET /v1/models.", "Add a route for the model."},
 	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "Use the path that the message names.", ""},
 	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps tasks for nats.streams.tasks.max_age.", ""},

@@ -8,7 +8,7 @@ var means = map[Code]string{
 	BodyTooLarge:          "The body exceeds the size limit.",
 	UnsupportedMedia:      "The path does not accept this content type or content encoding.",
 	InvalidAPIKey:         "The API key is missing, unknown or expired, or an operator key was sent to a tenant method.",
-	OriginNotAllowed:      "The origin of the web page that sent the request is not in `http.cors.origins`, and it was a preflight, or genbus has no `api_keys`.",
+	OriginNotAllowed:      "A web page whose origin is not in `http.cors.origins` sent a preflight, or, without `api_keys`, a request that may change something.",
 	ModelNotFound:         "No route serves the model, or its route is draining.",
 	WrongProtocol:         "The model's route uses a different protocol from the path.",
 	TaskNotFound:          "The tenant has no video task with this ID.",

@@ -74,8 +74,8 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	}
 	for i := range cfg.Routes {
 		cfg.Routes[i].AckWait = 3 * time.Second
-		cfg.Routes[i].Poll.Interval = 50 * time.Millisecond
 		if cfg.Routes[i].Kind == config.KindVideo {
+			cfg.Routes[i].Poll.Interval = 50 * time.Millisecond
 			cfg.Routes[i].Timeouts.Create = patience // a late create would have an unknown outcome
 		}
 	}

@@ -8,14 +8,15 @@ func HasVersion(baseURL string) bool {
 	_, rest, _ := strings.Cut(baseURL, "://")
 	_, path, _ := strings.Cut(rest, "/")
 	for segment := range strings.SplitSeq(path, "/") {
-		if isVersion(segment) {
+		if IsVersion(segment) {
 			return true
 		}
 	}
 	return false
 }
 
-func isVersion(segment string) bool {
+// IsVersion reports whether a segment of a path is a version.
+func IsVersion(segment string) bool {
 	const digits = "0123456789"
 	number, ok := strings.CutPrefix(segment, "v")
 	stage := strings.TrimLeft(number, digits)

@@ -67,6 +67,12 @@ func (x *exchange) isOurHost() bool {
 	return err == nil && host != "" && host == ours.Host // "null", the origin of a sandboxed page, has no host
 }
 
+// isShared reports whether pages may call the path. The console, whose key is in a cookie, and the
+// probes and metrics, which need no key, are not shared.
+func isShared(r *http.Request) bool {
+	return notProbe(r) && !strings.HasPrefix(r.URL.Path, "/console")
+}
+
 // isPreflight reports whether a browser asks whether a page may send a request.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
@@ -75,11 +81,8 @@ func isPreflight(r *http.Request) bool {
 // share lets pages of the origins in http.cors.origins call the API and read its answers. It
 // reports whether the request was a preflight, which it has then answered. Requests of other origins
 // get the answers that they get without CORS, which browsers keep from the page.
-//
-// The console, whose key is in a cookie, and the probes and metrics, which need no key, are not
-// shared.
 func (h *Handler) share(w http.ResponseWriter, r *http.Request) (answered bool) {
-	if len(h.origins) == 0 || !notProbe(r) || strings.HasPrefix(r.URL.Path, "/console") {
+	if len(h.origins) == 0 || !isShared(r) {
 		return false
 	}
 	header := w.Header()

@@ -89,7 +89,7 @@ func unmatched(status int, r *http.Request, allow string) *errcode.Error {
 		}
 		return errcode.New(errcode.NotFound, "path %s not found", errcode.Clip(r.URL.Path, 256))
 	case http.StatusMethodNotAllowed:
-		if isPreflight(r) {
+		if isPreflight(r) && isShared(r) {
 			return errcode.New(errcode.OriginNotAllowed, "web pages of %s may not call this path; add the origin to http.cors.origins", errcode.Clip(r.Header.Get("Origin"), 256))
 		}
 		return errcode.New(errcode.MethodNotAllowed, "%s supports only %s", errcode.Clip(r.URL.Path, 256), cmp.Or(allow, "other methods"))

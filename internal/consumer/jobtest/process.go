@@ -56,8 +56,8 @@ func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Co
 	}
 	for i := range cfg.Routes {
 		cfg.Routes[i].AckWait = 3 * time.Second
-		cfg.Routes[i].Poll.Interval = 100 * time.Millisecond
 		if cfg.Routes[i].Kind == config.KindVideo {
+			cfg.Routes[i].Poll.Interval = 100 * time.Millisecond
 			cfg.Routes[i].Timeouts.Create = 2 * time.Second
 		}
 	}

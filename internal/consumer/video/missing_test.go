@@ -23,7 +23,9 @@ func TestAMissingTask(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
 		for i := range cfg.Routes {
-			cfg.Routes[i].Poll.Interval = time.Hour // the test decides when to poll
+			if cfg.Routes[i].Kind == config.KindVideo {
+				cfg.Routes[i].Poll.Interval = time.Hour // the test decides when to poll
+			}
 		}
 	})
 	item := jobtest.PastItem("missing")

@@ -45,7 +45,9 @@ func TestATaskRestsBetweenPolls(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
 		for i := range cfg.Routes {
-			cfg.Routes[i].Poll.Interval = time.Hour // the test decides when to poll
+			if cfg.Routes[i].Kind == config.KindVideo {
+				cfg.Routes[i].Poll.Interval = time.Hour // the test decides when to poll
+			}
 		}
 	})
 	item := jobtest.PastItem("rests")
@@ -115,7 +117,9 @@ func TestDueTasksRestUntilTheyHaveASlot(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
 		for i := range cfg.Routes {
-			cfg.Routes[i].Poll.Interval = time.Hour // one poll each
+			if cfg.Routes[i].Kind == config.KindVideo {
+				cfg.Routes[i].Poll.Interval = time.Hour // one poll each
+			}
 		}
 	})
 	r := p.runner()
@@ -193,7 +197,9 @@ func TestATaskWithoutASlotHasNotBeenHandled(t *testing.T) {
 	t.Cleanup(up.Close)
 	p := newProcess(t, brokertest.Single(t), up.URL, func(cfg *config.Config) {
 		for i := range cfg.Routes {
-			cfg.Routes[i].Poll.Interval = time.Hour // one poll
+			if cfg.Routes[i].Kind == config.KindVideo {
+				cfg.Routes[i].Poll.Interval = time.Hour // one poll
+			}
 		}
 	})
 	r := p.runner()

@@ -82,7 +82,9 @@ func configure(o Options) (*config.Config, error) {
 		return nil, err
 	}
 	for i := range cfg.Routes {
-		cfg.Routes[i].Poll.Interval = 100 * time.Millisecond
+		if cfg.Routes[i].Kind == config.KindVideo {
+			cfg.Routes[i].Poll.Interval = 100 * time.Millisecond
+		}
 	}
 	if o.Change != nil {
 		o.Change(cfg)
