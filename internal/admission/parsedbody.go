@@ -61,7 +61,7 @@ func (a *Admission) guess(d body.Document) parsedBody {
 	return readVideo(first, d)
 }
 
-// maxModel is the number of bytes that genbus repeats of an unknown model.
+// maxModel limits how many bytes of an unknown model name genbus repeats.
 const maxModel = 128
 
 // Model returns the model that a refused request names: up to 128 bytes, or "" if its body names
@@ -87,7 +87,7 @@ func (a *Admission) route(r Request, f parsedBody, c *Checked) error {
 	return nil
 }
 
-// modelNotFound returns the error for an unknown model. The error mentions if a route of the other
+// modelNotFound returns the error for an unknown model. The error says so if a route of the other
 // kind serves the model.
 func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 	other, but := config.KindVideo, ""

@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// pausedRetry is the Retry-After for a paused route. It is unknown when the pause ends.
+// pausedRetry is the Retry-After for a paused route. The end of the pause is not known in advance.
 const pausedRetry = 10 * time.Second
 
 // Running returns route_paused if an operator has paused the route. It is for jobs that cannot wait

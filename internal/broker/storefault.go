@@ -129,7 +129,7 @@ func (e *embedded) writeError() (known bool, err error) {
 	return len(health.Errors) == 0, nil
 }
 
-// cannotWrite returns the error of a stream that the server's text reports as a write error, or nil.
+// cannotWrite returns an error if text, the server's report on a stream, describes a write error.
 func cannotWrite(stream, text string) error {
 	if !strings.Contains(text, " write error: ") {
 		return nil
