@@ -41,7 +41,8 @@ func (s *storm) fullDisk(ctx context.Context, long time.Duration) error {
 	// genbus has stopped accepting jobs. Below 64 MiB, it also stops writing events.
 	if _, err := f.Write(make([]byte, 80<<20)); err == nil {
 		faultinject.Pause(ctx, time.Second)
-		for ; err == nil && ctx.Err() == nil; _, err = f.Write(block) {
+		for err == nil && ctx.Err() == nil {
+			_, err = f.Write(block)
 		}
 	}
 	faultinject.Pause(ctx, long)
