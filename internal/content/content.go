@@ -132,7 +132,11 @@ func (r *Reader) Open(ctx context.Context, p Place, q Request) (*File, error) {
 		if !mayFollow(err) || broker.Wait(ctx, wait) != nil {
 			break
 		}
-		f, err = r.open(ctx, p, q)
+		late, again := r.open(ctx, p, q)
+		if again != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			break // the answer before says more than that the time is over
+		}
+		f, err = late, again
 	}
 	return f, err
 }

@@ -94,3 +94,43 @@ func TestFreshContentOfACallerWhoLeaves(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// ending is a context whose deadline a test decides.
+type ending struct {
+	context.Context
+	over chan struct{}
+}
+
+func (e ending) Done() <-chan struct{} { return e.over }
+
+func (e ending) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// TestFreshContentThatIsNeverThere checks that an error says what the server answered if the time
+// ends during a repeated request.
+func TestFreshContentThatIsNeverThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.use(content.Options{Again: []time.Duration{time.Millisecond}})
+	ctx := ending{t.Context(), make(chan struct{})}
+	var seen atomic.Int32
+	w.foreign.mux.HandleFunc("/late", func(rw http.ResponseWriter, r *http.Request) {
+		if seen.Add(1) == 1 {
+			rw.WriteHeader(http.StatusNotFound)
+			return
+		}
+		close(ctx.over)
+		<-r.Context().Done()
+	})
+	place := w.at(w.foreign.URL + "/late")
+	place.Fresh = true
+	if _, err := w.reader.Open(ctx, place, content.Request{}); errcode.CodeOf(err) != errcode.ContentExpired || seen.Load() != 2 {
+		t.Errorf("after %d requests: %v", seen.Load(), err)
+	}
+}
