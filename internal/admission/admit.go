@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -45,7 +46,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	if refusal != nil && c.Fingerprint == nil { // the request cannot have been accepted before
 		return joblog.Entry{}, refusal
 	}
-	if err := a.b.Trouble(); err != nil {
+	if err := cmp.Or(a.b.Trouble(), a.b.RoomForJobs()); err != nil {
 		return joblog.Entry{}, unavailable(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, decideWithin, errTooSlow)

@@ -1,14 +1,11 @@
 package broker_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,38 +16,6 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 )
-
-// smallDisk names the mount point in the child process.
-const smallDisk = "GENBUS_TEST_SMALL_DISK"
-
-// onSmallDisk reruns the test in a child process with a 224 MiB file system. inside reports whether
-// this is the child.
-func onSmallDisk(t *testing.T) (dir string, inside bool) {
-	t.Helper()
-	if dir := os.Getenv(smallDisk); dir != "" {
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=224m"); err != nil {
-			t.Fatal(err)
-		}
-		return dir, true
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "5m")
-	cmd.Env = append(os.Environ(), smallDisk+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
-		t.Skipf("this system has no user namespaces for a small file system: %v", err)
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	return "", false
-}
 
 // onFullDisk opens a broker on the small file system and stores one message.
 func onFullDisk(t *testing.T, dir string) *broker.Broker {
@@ -75,29 +40,12 @@ func onFullDisk(t *testing.T, dir string) *broker.Broker {
 	return b
 }
 
-// fillDisk fills the file system but for free bytes.
-func fillDisk(t *testing.T, filler string, free int64) {
-	t.Helper()
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(filepath.Dir(filler), &fs); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(filler)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = syscall.Fallocate(int(f.Fd()), 0, 0, int64(fs.Bavail)*fs.Bsize-free)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // fill fills the file system, and another client of the server writes until the server fails. free
 // removes the filler file.
 func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	t.Helper()
 	filler := filepath.Join(dir, "filler")
-	fillDisk(t, filler, 0)
+	brokertest.FillDisk(t, filler, 0)
 	nc, err := nats.Connect(b.ClientURL())
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +58,7 @@ func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 			t.Fatalf("%v; the store's error is %v", err, b.StoreError())
 		}
 	}
-	checkRefused(t, b, "no space left")
+	checkRefused(t, b)
 	return func() {
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
@@ -118,13 +66,13 @@ func fill(t *testing.T, b *broker.Broker, dir string) (free func()) {
 	}
 }
 
-// checkRefused checks that nothing is written, and that callers are told why.
-func checkRefused(t *testing.T, b *broker.Broker, why string) {
+// checkRefused checks that nothing is written to a full disk, and that callers are told why.
+func checkRefused(t *testing.T, b *broker.Broker) {
 	t.Helper()
-	if err := store(t.Context(), b, "more", 1); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrFull) || !strings.Contains(err.Error(), why) {
+	if err := store(t.Context(), b, "more", 1); !errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrFull) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a write: %v", err)
 	}
-	if err := b.Trouble(); !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), why) {
+	if err := b.Trouble(); !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("callers are told: %v", err)
 	}
 }
@@ -145,7 +93,7 @@ func untilStore(t *testing.T, b *broker.Broker, fails bool) {
 // while the disk still has space, and that writing continues without a restart of the server.
 func TestWritesStopBeforeTheDiskIsFull(t *testing.T) {
 	t.Parallel()
-	dir, inside := onSmallDisk(t)
+	dir, inside := brokertest.SmallDisk(t)
 	if !inside {
 		return
 	}
@@ -156,25 +104,30 @@ func TestWritesStopBeforeTheDiskIsFull(t *testing.T) {
 	}
 	defer nc.Close()
 	filler := filepath.Join(dir, "filler")
-	fillDisk(t, filler, 96<<20)
+	brokertest.FillDisk(t, filler, 96<<20)
 	untilStore(t, b, true)
-	if err := b.Trouble(); !errors.Is(err, broker.ErrUnavailable) {
-		t.Errorf("callers are told: %v", err)
+	if err := b.RoomForJobs(); !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("room for jobs: %v", err)
 	}
-	if err := store(t.Context(), b, "event", 1); err != nil {
+	if err := errors.Join(b.Trouble(), store(t.Context(), b, "event", 1)); err != nil {
 		t.Errorf("an event: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	untilStore(t, b, false)
-	fillDisk(t, filler, 48<<20)
+	brokertest.FillDisk(t, filler, 48<<20)
 	for store(t.Context(), b, "more", 1) == nil { // until the next check of the space
 		if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
 	}
-	checkRefused(t, b, "less than 128 MiB")
+	if err := store(t.Context(), b, "more", 1); !errors.Is(err, broker.ErrUnavailable) || !strings.Contains(err.Error(), "less than 128 MiB") {
+		t.Errorf("a write: %v", err)
+	}
+	if _, err := b.Last(t.Context(), b.Names().Tasks(), b.Names().Task(subject.Video, "acme", "kept")); err != nil || b.Trouble() != nil {
+		t.Errorf("a read: %v; the trouble: %v", err, b.Trouble())
+	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +144,7 @@ func TestWritesStopBeforeTheDiskIsFull(t *testing.T) {
 // the same address and with every acknowledged message.
 func TestAFullDiskIsSurvived(t *testing.T) {
 	t.Parallel()
-	dir, inside := onSmallDisk(t)
+	dir, inside := brokertest.SmallDisk(t)
 	if !inside {
 		return
 	}
@@ -218,7 +171,7 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 // limit.
 func TestADiskThatIsFullTwiceIsSurvived(t *testing.T) {
 	t.Parallel()
-	dir, inside := onSmallDisk(t)
+	dir, inside := brokertest.SmallDisk(t)
 	if !inside {
 		return
 	}
@@ -239,7 +192,7 @@ func TestADiskThatIsFullTwiceIsSurvived(t *testing.T) {
 // which no restart can help.
 func TestADataDirectoryThatIsNotWritableEndsTheProcess(t *testing.T) {
 	t.Parallel()
-	dir, inside := onSmallDisk(t)
+	dir, inside := brokertest.SmallDisk(t)
 	if !inside {
 		return
 	}
@@ -262,13 +215,13 @@ func TestADataDirectoryThatIsNotWritableEndsTheProcess(t *testing.T) {
 // disk.
 func TestAFullDiskOfAnExternalServer(t *testing.T) {
 	t.Parallel()
-	dir, inside := onSmallDisk(t)
+	dir, inside := brokertest.SmallDisk(t)
 	if !inside {
 		return
 	}
 	s := brokertest.Serve(t, &server.Options{JetStream: true, StoreDir: filepath.Join(dir, "data"), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, SyncAlways: true})
 	b := brokertest.Open(t, broker.Options{Names: subject.Default(), URL: s.ClientURL(), Logger: brokertest.Logger(t)})
-	fillDisk(t, filepath.Join(dir, "filler"), 0)
+	brokertest.FillDisk(t, filepath.Join(dir, "filler"), 0)
 	var err error
 	for err == nil {
 		err = store(t.Context(), b, "more", 64<<10)

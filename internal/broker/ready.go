@@ -44,7 +44,7 @@ func (b *Broker) Ready(ctx context.Context) error {
 }
 
 // Trouble returns, without blocking, why JetStream is unusable, or nil. It returns an error if a
-// connection is down, if the embedded server's disk is nearly full, or if the last Ready failed. After a
+// connection is down, if the embedded server's disk is full, or if the last Ready failed. After a
 // failure due to an election, it returns nil for up to PublishTimeout, because callers may wait for
 // a leader. Call Trouble before serving a request, so that the caller gets an error instead of a
 // timeout.
@@ -52,7 +52,7 @@ func (b *Broker) Trouble() error {
 	if !b.isConnected() {
 		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)
 	}
-	if err := b.cannotStore(jobSpace); err != nil {
+	if err := b.diskFull(); err != nil {
 		return err
 	}
 	if t := b.trouble.Load(); t != nil && !time.Now().Before(t.refuse) {

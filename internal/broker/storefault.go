@@ -54,20 +54,26 @@ func (f *storeFaults) clear() {
 // errLowSpace refuses jobs and events before the embedded server's disk is full.
 var errLowSpace = fmt.Errorf("%w: nats.data_dir has less than %d MiB of disk space left", ErrUnavailable, jobSpace>>20)
 
-// cannotStore returns why the embedded server's disk must not be written to, or nil. need is
-// jobSpace or eventSpace.
-func (w *writer) cannotStore(need int64) error {
-	if w.server == nil {
-		return nil
-	}
-	if f := w.faults.last.Load(); f != nil && isFull(f.err) {
+// diskFull returns the embedded server's fault while its disk is full. The server does not answer
+// writes during that time.
+func (w *writer) diskFull() error {
+	if f := w.faults.last.Load(); f != nil && w.server != nil && isFull(f.err) {
 		return f.err
 	}
-	if w.server.free.Load() < need {
+	return nil
+}
+
+// room returns errLowSpace if the embedded server's disk has less than need bytes left.
+func (w *writer) room(need int64) error {
+	if w.server != nil && w.server.free.Load() < need {
 		return errLowSpace
 	}
 	return nil
 }
+
+// RoomForJobs returns why the embedded server's disk has no room for new jobs, or nil. Reads, and
+// the events of jobs that have begun, do not need that much.
+func (b *Broker) RoomForJobs() error { return b.room(jobSpace) }
 
 // noteWrite records the result of a write to the job log of an external server. If the disk is
 // full, the server either refuses the write or does not answer within PublishTimeout. The result
@@ -90,12 +96,10 @@ func (b *Broker) StoreError() error {
 	switch {
 	case f != nil && (b.embedded != nil || time.Since(f.at) <= faultFor):
 		return f.err
-	case b.embedded != nil && b.embedded.free.Load() < jobSpace:
-		return errLowSpace
 	case b.embedded != nil && b.embedded.isStalled():
 		return errStalled
 	default:
-		return nil
+		return b.RoomForJobs()
 	}
 }
 
@@ -177,14 +181,14 @@ func (e *embedded) watchSpace(ctx context.Context) {
 	}
 }
 
-// trySpace writes a file to the data directory, because a quota may leave less than the file system
-// has.
+// trySpace writes a file of 16 MiB to the data directory, because a quota may leave less than the
+// file system has.
 func (e *embedded) trySpace() error {
 	f, err := os.Create(filepath.Join(e.options.DataDir, "genbus.space"))
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(make([]byte, eventSpace/4))
+	_, err = f.Write(make([]byte, 16<<20))
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
@@ -234,7 +238,7 @@ func (b *Broker) keepStore(ctx context.Context) {
 		if !isFull(cause) {
 			continue
 		}
-		if b.embedded.free.Load() < jobSpace {
+		if b.RoomForJobs() != nil {
 			continue
 		}
 		if err := b.embedded.trySpace(); err != nil && isFull(err) {

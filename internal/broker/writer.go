@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (w *writer) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, l
 func (w *writer) publish(ctx context.Context, m *nats.Msg, lane Lane) (ack Ack, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
 	defer cancel()
-	if err := w.cannotStore(eventSpace); err != nil {
+	if err := cmp.Or(w.diskFull(), w.room(eventSpace)); err != nil {
 		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, err)
 	}
 	stream := w.names.StreamOf(m.Subject)

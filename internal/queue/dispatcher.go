@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -197,7 +198,7 @@ func (d *dispatcher) stop() {
 
 // check refreshes the numbers of ready and waiting jobs when a read is due.
 func (d *dispatcher) check(ctx context.Context) {
-	if d.q.b.Trouble() != nil {
+	if cmp.Or(d.q.b.Trouble(), d.q.b.RoomForJobs()) != nil {
 		return
 	}
 	now := time.Now()

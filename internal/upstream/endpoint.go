@@ -323,8 +323,8 @@ func (ep *Endpoint) Secrets() []string {
 	return secrets
 }
 
-// Redact removes secrets from a text. Those of fewer than 8 bytes are removed only as whole words,
-// because they may be parts of ordinary ones.
+// Redact removes secrets from text. Secrets shorter than 8 bytes may be part of an ordinary word, so
+// it removes them only where they stand alone.
 func Redact(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		switch {

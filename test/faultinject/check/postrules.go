@@ -113,8 +113,8 @@ func postCommitted(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// transit is how long a request may be on its way to a busy upstream. A replica that takes over a
-// submission waits 10 s.
+// transit is how long a request may be on its way to a busy upstream. No write of a create begins
+// after submit_until (upstream/oncebody.go), and a replica that takes over a submission waits 10 s.
 const transit = 2 * time.Second
 
 func postLease(f *facts, broken report) (looked int) {
