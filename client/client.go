@@ -54,6 +54,9 @@ type Options struct {
 	// Reread is how often a follower rereads the log without being notified. It finds events that
 	// were lost on their live subject, which does not guarantee delivery. Default: 10 s.
 	Reread time.Duration
+	// Header adds headers to each request, such as those of its trace (package clientotel). Default:
+	// none.
+	Header func(ctx context.Context, h nats.Header)
 	// Notice receives notices about an accepted job, such as NoticeRoutePaused, before SubmitVideo
 	// or SubmitChat returns. Default: notices are dropped.
 	Notice func(jobID, notice string)
@@ -70,6 +73,7 @@ type Client struct {
 	tenant string
 	wait   time.Duration
 	reread time.Duration
+	header func(context.Context, nats.Header)
 	notice func(jobID, notice string)
 	log    *slog.Logger
 }
@@ -80,7 +84,10 @@ const NoticeRoutePaused = string(ErrRoutePaused)
 // New returns a client on nc, which may be reconnecting. Set nats.MaxReconnects(-1) on nc to
 // survive long outages. New fails if the tenant or the prefix is not a legal name.
 func New(nc *nats.Conn, o Options) (*Client, error) {
-	c := &Client{nc: nc, tenant: cmp.Or(o.Tenant, "default"), wait: cmp.Or(o.Wait, 30*time.Second), reread: cmp.Or(o.Reread, 10*time.Second), notice: o.Notice, log: o.Logger}
+	c := &Client{nc: nc, tenant: cmp.Or(o.Tenant, "default"), wait: cmp.Or(o.Wait, 30*time.Second), reread: cmp.Or(o.Reread, 10*time.Second), header: o.Header, notice: o.Notice, log: o.Logger}
+	if c.header == nil {
+		c.header = func(context.Context, nats.Header) {}
+	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

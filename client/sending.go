@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/genbus/genbus/internal/subject"
@@ -88,11 +86,10 @@ func (s *sending) once(ctx context.Context, deliver func(context.Context, *nats.
 // unchanged.
 func (s *sending) encode(ctx context.Context) error {
 	m := nats.NewMsg(s.subject)
+	s.c.header(ctx, m.Header)
 	if s.r.random {
 		m.Header[subject.HeaderRequestID] = []string{s.r.id}
 	}
-	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(m.Header))
-	lower(m.Header)
 	var err error
 	if m.Data, err = proto.Marshal(s.r.message); err != nil {
 		return &Error{Code: ErrInvalidRequest, Message: "encode the request: " + err.Error(), Err: err}

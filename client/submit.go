@@ -52,17 +52,6 @@ func (r *request) prepare() {
 	}
 }
 
-// lower renames trace headers to genbus's lower-case names; propagation.HeaderCarrier writes
-// HTTP's.
-func lower(h nats.Header) {
-	for key, name := range map[string]string{"Traceparent": subject.HeaderTraceParent, "Tracestate": subject.HeaderTraceState} {
-		if v, ok := h[key]; ok {
-			delete(h, key)
-			h[name] = v
-		}
-	}
-}
-
 // call sends a request and decodes its reply into answer.
 func (c *Client) call(ctx context.Context, r request, answer proto.Message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("no answer within %s", c.wait))

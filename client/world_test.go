@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/propagation"
 	"go.uber.org/goleak"
 
 	"github.com/genbus/genbus/client"
@@ -18,8 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Programs with tracing set it so.
-	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	goleak.VerifyTestMain(tests{brokertest.Tests{M: m}}, brokertest.Leaks()...)
 }
 

@@ -60,6 +60,18 @@ func TestMessageFilesCompileAlone(t *testing.T) {
 	}
 }
 
+// TestServicesAreAlone checks that a file with a service has no messages. Services have a Go package
+// of their own, so that programs that use only messages do not link gRPC.
+func TestServicesAreAlone(t *testing.T) {
+	t.Parallel()
+	for _, f := range compile(t, ".", protoFiles(t)) {
+		types := f.Messages().Len() + f.Enums().Len()
+		if strings.HasSuffix(f.Path(), "_service.proto") != (f.Services().Len() == 1 && types == 0) || f.Services().Len() > 0 && types > 0 {
+			t.Errorf("%s has %d services and %d other types", f.Path(), f.Services().Len(), types)
+		}
+	}
+}
+
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(from)

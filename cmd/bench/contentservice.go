@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/test/freeport"
 )
@@ -22,7 +23,7 @@ import (
 type contentService struct {
 	*service
 	conn   *grpc.ClientConn
-	videos genbusv1.VideoServiceClient
+	videos genbusv1grpc.VideoServiceClient
 }
 
 var bannerGRPC = regexp.MustCompile(`^\s*gRPC\s+(\S+)`)
@@ -76,7 +77,7 @@ func (w *workshop) startContent(ctx context.Context, t transfer, upstream string
 		s.service.discard()
 		return nil, err
 	}
-	s.videos = genbusv1.NewVideoServiceClient(s.conn)
+	s.videos = genbusv1grpc.NewVideoServiceClient(s.conn)
 	return s, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -153,7 +154,7 @@ func (w clientWorld) checkPassedOn(t *testing.T, c openai.Client) {
 		"messages":[{"role":"user","content":[{"type":"text","text":"what is this?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"low"}}]}]}`)
 
 	text, effort := "hi", "high"
-	_, err = genbusv1.NewChatServiceClient(w.grpc).CreateChatCompletion(t.Context(), &genbusv1.CreateChatCompletionRequest{
+	_, err = genbusv1grpc.NewChatServiceClient(w.grpc).CreateChatCompletion(t.Context(), &genbusv1.CreateChatCompletionRequest{
 		Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 			Model: "sandbox-chat", ReasoningEffort: &effort, ExtraJson: []byte(`{"top_k":40,"thinking":{"type":"enabled","budget":12345678901234567890}}`),
 			Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Parts{Parts: &genbusv1.ChatContentParts{Parts: []*genbusv1.ChatContentPart{
@@ -247,7 +248,7 @@ func TestVendorFieldsOfChatsReachEveryReader(t *testing.T) {
 		}
 	})
 	t.Run("gRPC, whole", func(t *testing.T) {
-		r, err := genbusv1.NewChatServiceClient(w.grpc).CreateChatCompletion(t.Context(), &genbusv1.CreateChatCompletionRequest{Request: rawChat(body)})
+		r, err := genbusv1grpc.NewChatServiceClient(w.grpc).CreateChatCompletion(t.Context(), &genbusv1.CreateChatCompletionRequest{Request: rawChat(body)})
 		if err != nil || string(r.GetRawJson()) != vendorReply {
 			t.Fatalf("%s, %v", r.GetRawJson(), err)
 		}
@@ -260,7 +261,7 @@ func TestVendorFieldsOfChatsReachEveryReader(t *testing.T) {
 		}
 	})
 	t.Run("gRPC, streamed", func(t *testing.T) {
-		stream, err := genbusv1.NewChatServiceClient(w.grpc).StreamChatCompletion(t.Context(), &genbusv1.StreamChatCompletionRequest{Request: rawChat(streamed)})
+		stream, err := genbusv1grpc.NewChatServiceClient(w.grpc).StreamChatCompletion(t.Context(), &genbusv1.StreamChatCompletionRequest{Request: rawChat(streamed)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +318,7 @@ func (w *world) checkVendorEvents(t *testing.T, body string) {
 		}
 	}
 	var blocks []string
-	stream, err := genbusv1.NewChatServiceClient(w.grpc).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: id})
+	stream, err := genbusv1grpc.NewChatServiceClient(w.grpc).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -41,7 +42,7 @@ func TestHealthTurnsBeforeCallsAreRefused(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	if _, err := genbusv1.NewVideoServiceClient(w.grpc).ListVideoTasks(t.Context(), &genbusv1.ListVideoTasksRequest{}); err != nil {
+	if _, err := genbusv1grpc.NewVideoServiceClient(w.grpc).ListVideoTasks(t.Context(), &genbusv1.ListVideoTasksRequest{}); err != nil {
 		t.Errorf("a call within the delay: %v", err)
 	}
 	if code, body := getJSON(t, w.base+"/genbus/v1/videos", ""); code != http.StatusOK {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/task"
@@ -190,7 +191,7 @@ func TestEraseBelongsToTheTenant(t *testing.T) {
 		}
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer key-globex")
-	if _, err := genbusv1.NewVideoServiceClient(w.grpc).DeleteVideoTask(ctx, &genbusv1.DeleteVideoTaskRequest{Id: id}); status.Code(err) != codes.NotFound {
+	if _, err := genbusv1grpc.NewVideoServiceClient(w.grpc).DeleteVideoTask(ctx, &genbusv1.DeleteVideoTaskRequest{Id: id}); status.Code(err) != codes.NotFound {
 		t.Errorf("gRPC: %v", err)
 	}
 	if status, answer := w.vendorCall(t, bearer("key-acme"), http.MethodGet, "/v1/videos/"+id, ""); status != http.StatusOK {
@@ -208,7 +209,7 @@ func TestEraseEndsThoseWhoWatch(t *testing.T) {
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: time.Hour})
 	id := w.createVideo(t, `{"model":"sandbox-video","prompt":"a cat"}`)
 	w.phase(t, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
-	watch, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(t.Context(), &genbusv1.WatchVideoTaskRequest{Id: id})
+	watch, err := genbusv1grpc.NewVideoServiceClient(w.grpc).WatchVideoTask(t.Context(), &genbusv1.WatchVideoTaskRequest{Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}

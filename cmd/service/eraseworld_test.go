@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -40,7 +41,7 @@ var eraseWays = []eraseWay{
 		return resp.StatusCode
 	}},
 	{"gRPC DeleteVideoTask", func(w *world, t *testing.T, id string) int {
-		_, err := genbusv1.NewVideoServiceClient(w.grpc).DeleteVideoTask(t.Context(), &genbusv1.DeleteVideoTaskRequest{Id: id})
+		_, err := genbusv1grpc.NewVideoServiceClient(w.grpc).DeleteVideoTask(t.Context(), &genbusv1.DeleteVideoTaskRequest{Id: id})
 		switch status.Code(err) {
 		case codes.OK:
 			return http.StatusOK
@@ -84,7 +85,7 @@ func (w *world) phase(t *testing.T, id string, phase genbusv1.JobPhase) *genbusv
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
-	stream, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
+	stream, err := genbusv1grpc.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}

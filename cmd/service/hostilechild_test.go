@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -160,7 +161,7 @@ func (f *fortress) served(within time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(f.t.Context(), "authorization", "Bearer "+hostileKey), within)
 	defer cancel()
-	_, err := genbusv1.NewVideoServiceClient(f.conn).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video")})
+	_, err := genbusv1grpc.NewVideoServiceClient(f.conn).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video")})
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/hostile"
 )
@@ -55,7 +56,7 @@ func (s *siege) goodHTTP(ctx context.Context) error {
 
 // create creates a video task and follows its events to the end.
 func (s *siege) create(ctx context.Context) (id string, err error) {
-	client := genbusv1.NewVideoServiceClient(s.grpc)
+	client := genbusv1grpc.NewVideoServiceClient(s.grpc)
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", s.target.Authorization)
 	made, err := client.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video")})
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *siege) goodForm(ctx context.Context) error {
 
 func (s *siege) goodGRPC(ctx context.Context) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", s.target.Authorization)
-	reply, err := genbusv1.NewChatServiceClient(s.grpc).CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: &genbusv1.ChatRequest{
+	reply, err := genbusv1grpc.NewChatServiceClient(s.grpc).CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: &genbusv1.ChatRequest{
 		Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(`{"model":"sandbox-chat-fast:chunks=2","messages":[{"role":"user","content":"hello"}]}`)},
 	}})
 	if err != nil || len(reply.GetCompletion().GetChoices()) == 0 {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/test/hostile"
 )
 
@@ -71,7 +72,7 @@ func TestEveryLineIsALogLine(t *testing.T) {
 		}
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+hostileKey)
-	if _, err := genbusv1.NewVideoServiceClient(f.conn).ListVideoTasks(ctx, &genbusv1.ListVideoTasksRequest{}); err != nil {
+	if _, err := genbusv1grpc.NewVideoServiceClient(f.conn).ListVideoTasks(ctx, &genbusv1.ListVideoTasksRequest{}); err != nil {
 		t.Error(err)
 	}
 	for line := range strings.Lines(f.log.String()) {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/test/hostile"
 )
@@ -298,7 +299,7 @@ func (s *siege) attackFromUpstream() {
 func (s *siege) oneJob(in *hostile.Source) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", s.target.Authorization), answerWithin*3/2)
 	defer cancel()
-	client := genbusv1.NewVideoServiceClient(s.grpc)
+	client := genbusv1grpc.NewVideoServiceClient(s.grpc)
 	kind := hostile.One(in, hostile.Kinds[:4])
 	archive := in.Chance(20)
 	made, err := client.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
@@ -386,7 +387,7 @@ func (s *siege) oneChat(in *hostile.Source, number int) error {
 
 func (s *siege) oneChatGRPC(ctx context.Context, body string) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", s.target.Authorization)
-	stream, err := genbusv1.NewChatServiceClient(s.grpc).StreamChatCompletion(ctx, &genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{
+	stream, err := genbusv1grpc.NewChatServiceClient(s.grpc).StreamChatCompletion(ctx, &genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{
 		Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(strings.Replace(body, `"stream":false`, `"stream":true`, 1))},
 	}})
 	for err == nil {

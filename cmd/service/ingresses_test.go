@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
@@ -182,7 +183,7 @@ func TestAVideoByEveryIngress(t *testing.T) {
 
 	w.fill(t, subject.Video, videoOf("sandbox-video"))
 	ids := map[string]string{w.call(t, subject.Video, `{"model":"sandbox-video","prompt":"a cat"}`): "call"}
-	created, err := genbusv1.NewVideoServiceClient(w.grpc).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video-enveloped")})
+	created, err := genbusv1grpc.NewVideoServiceClient(w.grpc).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video-enveloped")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestAVideoByEveryIngress(t *testing.T) {
 
 func (w *world) checkFollowed(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
-	stream, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
+	stream, err := genbusv1grpc.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestAChatByEveryIngress(t *testing.T) {
 		}
 	})
 	t.Run("grpc", func(t *testing.T) {
-		client := genbusv1.NewChatServiceClient(w.grpc)
+		client := genbusv1grpc.NewChatServiceClient(w.grpc)
 		request := &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 			Model: "sandbox-chat", Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: "tell me of the sea"}}},
 		}}}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
@@ -233,7 +234,7 @@ func TestOperatorAttachCommand(t *testing.T) {
 	begun, answer := w.holdCreates()
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
 	<-begun
-	videos := genbusv1.NewVideoServiceClient(w.grpc)
+	videos := genbusv1grpc.NewVideoServiceClient(w.grpc)
 	if _, err := videos.CancelVideoTask(asTenant(t.Context()), &genbusv1.CancelVideoTaskRequest{Id: id}); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,7 @@ func TestOperatorLookUpCommand(t *testing.T) {
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	begun, answer := w.holdCreates()
-	videos := genbusv1.NewVideoServiceClient(w.grpc)
+	videos := genbusv1grpc.NewVideoServiceClient(w.grpc)
 	for _, model := range []string{"sandbox-kling", "sandbox-video"} {
 		typed := &genbusv1.VideoGeneration{Model: model, Prompt: "a cat"}
 		made, err := videos.CreateVideoTask(asTenant(t.Context()), &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: typed}}})

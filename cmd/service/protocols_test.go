@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -131,7 +132,7 @@ func (w *world) byEveryIngress(t *testing.T, p wire, model string) map[string]st
 		t.Fatalf("create: %d %v", status, answer)
 	}
 	ids["http"] = word(p.id(answer))
-	video := genbusv1.NewVideoServiceClient(w.grpc)
+	video := genbusv1grpc.NewVideoServiceClient(w.grpc)
 	raw := &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(p.body(model))}, Protocol: p.name}
 	for way, request := range map[string]*genbusv1.VideoRequest{"grpc raw": raw, "grpc typed": videoOf(model)} {
 		created, err := video.CreateVideoTask(t.Context(), &genbusv1.CreateVideoTaskRequest{Request: request})
@@ -152,7 +153,7 @@ func (w *world) inbox(t *testing.T, p wire, model string) string {
 		RequestId: "inbox-" + p.name + model, Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(p.body(model))},
 	}
 	w.fill(t, subject.Video, proto.CloneOf(request))
-	created, err := genbusv1.NewVideoServiceClient(w.grpc).CreateVideoTask(t.Context(), &genbusv1.CreateVideoTaskRequest{Request: request})
+	created, err := genbusv1grpc.NewVideoServiceClient(w.grpc).CreateVideoTask(t.Context(), &genbusv1.CreateVideoTaskRequest{Request: request})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func (w *world) ended(t *testing.T, id string) *genbusv1.VideoTask {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 	defer cancel()
-	stream, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
+	stream, err := genbusv1grpc.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func (w *world) checkContent(t *testing.T, id string) {
 	if head.StatusCode != http.StatusOK || head.ContentLength != int64(len(data)) || len(none) != 0 {
 		t.Errorf("head: %d %v", head.StatusCode, head.Header)
 	}
-	stream, err := genbusv1.NewVideoServiceClient(w.grpc).DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id, Offset: 4, Length: 8})
+	stream, err := genbusv1grpc.NewVideoServiceClient(w.grpc).DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id, Offset: 4, Length: 8})
 	if err != nil {
 		t.Fatal(err)
 	}

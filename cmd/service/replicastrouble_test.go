@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject"
 )
@@ -163,7 +164,7 @@ func (m *member) refusesAtOnce(t *testing.T, conn *grpc.ClientConn, id string) {
 	if got, err := m.do(t.Context(), http.MethodGet, "/healthz", ""); err != nil || got.status != http.StatusOK {
 		t.Errorf("/healthz: %v, %v", got, err)
 	}
-	videos := genbusv1.NewVideoServiceClient(conn)
+	videos := genbusv1grpc.NewVideoServiceClient(conn)
 	for what, call := range map[string]func(context.Context) error{
 		"create": func(ctx context.Context) error {
 			_, err := videos.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: oneVideo("w")})
@@ -182,7 +183,7 @@ func (m *member) refusesAtOnce(t *testing.T, conn *grpc.ClientConn, id string) {
 			return err
 		},
 		"submit a chat": func(ctx context.Context) error {
-			_, err := genbusv1.NewChatServiceClient(conn).SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: oneChat("x")})
+			_, err := genbusv1grpc.NewChatServiceClient(conn).SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: oneChat("x")})
 			return err
 		},
 	} {

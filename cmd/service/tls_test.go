@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -87,7 +88,7 @@ var tlsEntrances = map[string]func(t *testing.T, s *service.Service, client *tls
 		defer func() { _ = conn.Close() }()
 		ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
 		defer cancel()
-		_, err = genbusv1.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{})
+		_, err = genbusv1grpc.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{})
 		return err
 	},
 	"NATS": func(_ *testing.T, s *service.Service, client *tls.Config) error {
@@ -163,7 +164,7 @@ func TestPlainClientsAndTLS(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if _, err := genbusv1.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{}); err == nil {
+	if _, err := genbusv1grpc.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{}); err == nil {
 		t.Error("gRPC without TLS is served")
 	}
 }

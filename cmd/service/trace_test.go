@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -119,7 +120,7 @@ var entrances = []entrance{
 	{"grpc", []string{"genbus.v1.VideoService/CreateVideoTask"}, func(t *testing.T, w *world, c caller) string {
 		t.Helper()
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", c.parent())
-		r, err := genbusv1.NewVideoServiceClient(w.grpc).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video:duration_ms=3000")})
+		r, err := genbusv1grpc.NewVideoServiceClient(w.grpc).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video:duration_ms=3000")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,14 +14,15 @@ import (
 	"google.golang.org/grpc"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/command"
 )
 
 // silent accepts jobs and never answers.
 type silent struct {
-	genbusv1.UnimplementedVideoServiceServer
-	genbusv1.UnimplementedChatServiceServer
+	genbusv1grpc.UnimplementedVideoServiceServer
+	genbusv1grpc.UnimplementedChatServiceServer
 	accepted chan string
 }
 
@@ -44,8 +45,8 @@ func startSilent(t *testing.T) (s silent, addr string, stop func()) {
 	t.Helper()
 	s = silent{accepted: make(chan string, 1)}
 	addr, stop = serveGRPC(t, func(server *grpc.Server) {
-		genbusv1.RegisterVideoServiceServer(server, s)
-		genbusv1.RegisterChatServiceServer(server, s)
+		genbusv1grpc.RegisterVideoServiceServer(server, s)
+		genbusv1grpc.RegisterChatServiceServer(server, s)
 	})
 	return s, addr, stop
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/upstream"
@@ -368,7 +369,7 @@ func TestGenbusBehindGenbus(t *testing.T) {
 func (w *world) checkTaskOf(t *testing.T, key, id, model string) {
 	t.Helper()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
-	got, err := genbusv1.NewVideoServiceClient(w.grpc).GetVideoTask(ctx, &genbusv1.GetVideoTaskRequest{Id: id}, grpc.WaitForReady(true))
+	got, err := genbusv1grpc.NewVideoServiceClient(w.grpc).GetVideoTask(ctx, &genbusv1.GetVideoTaskRequest{Id: id}, grpc.WaitForReady(true))
 	if err != nil || got.GetTask().GetModel() != model || got.GetTask().GetTenant() != "acme" {
 		t.Errorf("the far task: %v, %v", got, err)
 	}

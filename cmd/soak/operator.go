@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/test/faultinject"
 	"github.com/genbus/genbus/test/faultinject/check"
 )
@@ -34,7 +35,7 @@ func (s *storm) pauseRoute(ctx context.Context, r route, d time.Duration) error 
 }
 
 func (s *storm) setPaused(ctx context.Context, r route, paused bool) error {
-	return s.operate(ctx, func(ctx context.Context, o genbusv1.OperatorServiceClient) error {
+	return s.operate(ctx, func(ctx context.Context, o genbusv1grpc.OperatorServiceClient) error {
 		if paused {
 			_, err := o.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: r.kind, Name: r.name})
 			return err
@@ -45,7 +46,7 @@ func (s *storm) setPaused(ctx context.Context, r route, paused bool) error {
 }
 
 // operate makes an operator call on each replica in turn until one succeeds.
-func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1.OperatorServiceClient) error) error {
+func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1grpc.OperatorServiceClient) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+operatorKey)
@@ -60,7 +61,7 @@ func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1
 	}
 }
 
-func (s *storm) ask(ctx context.Context, addr string, call func(context.Context, genbusv1.OperatorServiceClient) error) (err error) {
+func (s *storm) ask(ctx context.Context, addr string, call func(context.Context, genbusv1grpc.OperatorServiceClient) error) (err error) {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -68,5 +69,5 @@ func (s *storm) ask(ctx context.Context, addr string, call func(context.Context,
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return call(ctx, genbusv1.NewOperatorServiceClient(conn))
+	return call(ctx, genbusv1grpc.NewOperatorServiceClient(conn))
 }

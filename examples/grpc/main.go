@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 )
 
 func main() {
@@ -38,10 +39,10 @@ func run(address, key string) error {
 	if key != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
 	}
-	return createAndWatch(ctx, genbusv1.NewVideoServiceClient(conn))
+	return createAndWatch(ctx, genbusv1grpc.NewVideoServiceClient(conn))
 }
 
-func createAndWatch(ctx context.Context, client genbusv1.VideoServiceClient) error {
+func createAndWatch(ctx context.Context, client genbusv1grpc.VideoServiceClient) error {
 	created, err := client.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a paper boat"}},
 	}})

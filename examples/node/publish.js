@@ -8,7 +8,7 @@ import { jetstream } from '@nats-io/jetstream';
 import { TimeoutError } from '@nats-io/transport-node';
 import { TaskErrorSchema } from './gen/genbus/v1/job_pb.js';
 import { VideoRequestSchema } from './gen/genbus/v1/video_pb.js';
-import { CreateVideoTaskResponseSchema } from './gen/genbus/v1/video_service_pb.js';
+import { CreateVideoTaskResponseSchema } from './gen/genbus/v1/video_rpc_pb.js';
 import { connectTo, options, run } from './connect.js';
 
 const attempts = 3;

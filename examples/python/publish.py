@@ -9,7 +9,7 @@ import uuid
 import nats.errors
 
 from connection import connect, parser
-from genbus.v1 import job_pb2, video_service_pb2
+from genbus.v1 import job_pb2, video_rpc_pb2
 from messages import video_request
 
 ATTEMPTS = 3
@@ -31,7 +31,7 @@ async def call(nc, subject: str, request: bytes):
         headers = answer.headers or {}
         code = headers.get("genbus-error-code")
         if not code:
-            return video_service_pb2.CreateVideoTaskResponse.FromString(answer.data).task
+            return video_rpc_pb2.CreateVideoTaskResponse.FromString(answer.data).task
         after = headers.get("Retry-After")
         if not after or attempt == ATTEMPTS:
             raise Refused(f"refused: {code}: {job_pb2.TaskError.FromString(answer.data).message}")

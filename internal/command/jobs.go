@@ -17,6 +17,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 )
@@ -114,8 +115,8 @@ func (n natsJobs) Reply(ctx context.Context, chat *genbusv1.Chat) (*genbusv1.Cha
 
 // grpcJobs calls genbus over gRPC. Its watches resume after an interruption.
 type grpcJobs struct {
-	videos genbusv1.VideoServiceClient
-	chats  genbusv1.ChatServiceClient
+	videos genbusv1grpc.VideoServiceClient
+	chats  genbusv1grpc.ChatServiceClient
 }
 
 // SubmitVideo creates a task. If there is no request ID, it sets a random one so that the request

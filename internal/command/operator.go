@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 )
 
 // Operator holds the commands for operators, which call a running genbus over gRPC.
@@ -42,7 +42,7 @@ type Operator struct {
 
 // operatorCall is a connected client with its printer.
 type operatorCall struct {
-	genbusv1.OperatorServiceClient
+	genbusv1grpc.OperatorServiceClient
 	printer
 }
 
@@ -66,7 +66,7 @@ func (c *Operator) connect(ctx context.Context, out io.Writer, f func(context.Co
 		return err
 	}
 	return c.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, operatorCall{OperatorServiceClient: genbusv1.NewOperatorServiceClient(conn), printer: printer{out: out, json: c.JSON}})
+		return f(ctx, operatorCall{OperatorServiceClient: genbusv1grpc.NewOperatorServiceClient(conn), printer: printer{out: out, json: c.JSON}})
 	})
 }
 

@@ -83,7 +83,7 @@ func ExitCode(err error) int {
 	case errors.As(err, &known):
 		return known.code
 	case errors.As(err, &ofJob):
-		return exitOf(errcode.Code(ofJob.Code), errcode.MeaningOf(errcode.Code(ofJob.Code)).GRPC)
+		return exitOf(errcode.Code(ofJob.Code), codes.Code(errcode.MeaningOf(errcode.Code(ofJob.Code)).GRPC))
 	case !errors.As(err, &e):
 		return ExitFailed
 	}

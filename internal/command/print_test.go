@@ -18,6 +18,7 @@ import (
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -52,7 +53,7 @@ func TestExitCodesByNATS(t *testing.T) {
 			t.Errorf("%s ends with %d, want %d", code, got, want)
 		}
 		f := errcode.New(errcode.Code(code), "no")
-		if got := ExitCode(answered(f.GRPCStatus().Err())); got != want {
+		if got := ExitCode(answered(grpcstatus.Of(f).Err())); got != want {
 			t.Errorf("%s by gRPC ends with %d, want %d", code, got, want)
 		}
 	}
@@ -61,7 +62,7 @@ func TestExitCodesByNATS(t *testing.T) {
 // TestExitCodesWithoutACode checks the exit codes of errors from gRPC itself and of unknown codes.
 func TestExitCodesWithoutACode(t *testing.T) {
 	t.Parallel()
-	newer := errcode.New("of_tomorrow", "no").GRPCStatus().Proto()
+	newer := grpcstatus.Of(errcode.New("of_tomorrow", "no")).Proto()
 	newer.Code = int32(codes.ResourceExhausted)
 	for _, err := range []error{
 		status.Error(codes.Unavailable, "connection refused"), status.Error(codes.DeadlineExceeded, "too late"), status.FromProto(newer).Err(),
@@ -93,11 +94,11 @@ func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
 	}{
 		"cut":           {status.Error(codes.Unavailable, "EOF"), sent, true},
 		"not sent":      {status.Error(codes.Unavailable, "connection refused"), peer.Peer{}, false},
-		"not known":     {errcode.New(errcode.AcceptanceUnknown, "no").GRPCStatus().Err(), sent, true},
-		"refused":       {errcode.New(errcode.BrokerUnavailable, "no").GRPCStatus().Err(), sent, false},
+		"not known":     {grpcstatus.Of(errcode.New(errcode.AcceptanceUnknown, "no")).Err(), sent, true},
+		"refused":       {grpcstatus.Of(errcode.New(errcode.BrokerUnavailable, "no")).Err(), sent, false},
 		"by a proxy":    {status.Error(codes.Unauthenticated, "no"), sent, false},
 		"no genbus":     {status.Error(codes.Unimplemented, "no"), sent, false},
-		"no such model": {errcode.New(errcode.ModelNotFound, "no").GRPCStatus().Err(), sent, false},
+		"no such model": {grpcstatus.Of(errcode.New(errcode.ModelNotFound, "no")).Err(), sent, false},
 	} {
 		if err := created(row.err, row.to, "r1"); errors.Is(err, client.ErrAcceptanceUnknown) != row.want || strings.Contains(err.Error(), "r1") != row.want {
 			t.Errorf("%s: %v", name, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -57,7 +58,7 @@ func (c *Submit) with(ctx context.Context, out io.Writer, f func(context.Context
 		return err
 	}
 	return c.connection.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
-		return f(ctx, grpcJobs{videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn)}, show)
+		return f(ctx, grpcJobs{videos: genbusv1grpc.NewVideoServiceClient(conn), chats: genbusv1grpc.NewChatServiceClient(conn)}, show)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -28,8 +29,8 @@ type Tasks struct {
 
 // tenantCall is a connected client with its printer.
 type tenantCall struct {
-	videos genbusv1.VideoServiceClient
-	chats  genbusv1.ChatServiceClient
+	videos genbusv1grpc.VideoServiceClient
+	chats  genbusv1grpc.ChatServiceClient
 	printer
 }
 
@@ -46,7 +47,7 @@ func (c *Tasks) call(ctx context.Context, out io.Writer, f func(context.Context,
 	defer cancel()
 	return c.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
 		return answered(f(ctx, tenantCall{
-			videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn), printer: printer{out: out, json: c.JSON},
+			videos: genbusv1grpc.NewVideoServiceClient(conn), chats: genbusv1grpc.NewChatServiceClient(conn), printer: printer{out: out, json: c.JSON},
 		}))
 	})
 }

@@ -13,11 +13,12 @@ import (
 	"google.golang.org/grpc"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 )
 
 // paged serves a tenant's tasks in pages.
 type paged struct {
-	genbusv1.UnimplementedVideoServiceServer
+	genbusv1grpc.UnimplementedVideoServiceServer
 	tasks int
 }
 
@@ -38,7 +39,7 @@ func (p paged) ListVideoTasks(_ context.Context, m *genbusv1.ListVideoTasksReque
 func TestTasksAreListedToTheLimit(t *testing.T) {
 	t.Parallel()
 	const tasks = 2*maxPage + 30
-	addr, _ := serveGRPC(t, func(server *grpc.Server) { genbusv1.RegisterVideoServiceServer(server, paged{tasks: tasks}) })
+	addr, _ := serveGRPC(t, func(server *grpc.Server) { genbusv1grpc.RegisterVideoServiceServer(server, paged{tasks: tasks}) })
 	for limit, want := range map[int]int{1: 1, 20: 20, maxPage + 1: maxPage + 1, 0: tasks, tasks + 1: tasks} {
 		var out bytes.Buffer
 		c := &Tasks{connection: connection{Server: addr}, Timeout: time.Minute}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream/registry"
 )
@@ -173,7 +175,7 @@ func errorTable() []any {
 	var rows []any
 	for _, m := range errcode.Table() {
 		rows = append(rows, object{
-			"code": string(m.Code), "status": m.HTTP, "grpc": m.GRPC.String(), "type": m.Type, "retry": m.Retry, "means": m.Means(), "do": m.Do,
+			"code": string(m.Code), "status": m.HTTP, "grpc": codes.Code(m.GRPC).String(), "type": m.Type, "retry": m.Retry, "means": m.Means(), "do": m.Do,
 		})
 	}
 	return rows

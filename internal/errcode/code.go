@@ -5,8 +5,6 @@ package errcode
 import (
 	"cmp"
 	"net/http"
-
-	"google.golang.org/grpc/codes"
 )
 
 // Code identifies an error in answers, events, dead letters and NATS replies. Codes are never
@@ -190,7 +188,7 @@ const (
 type Meaning struct {
 	Code Code
 	// GRPC is the gRPC status code.
-	GRPC codes.Code
+	GRPC GRPCCode
 	// HTTP is the HTTP status.
 	HTTP int
 	// Type is the "type" of the OpenAI error envelope.
@@ -209,6 +207,29 @@ func (m Meaning) Means() string { return means[m.Code] }
 // ForOperators says what an operator can do about it.
 func (m Meaning) ForOperators() string { return cmp.Or(m.Operate, m.Do) }
 
+// GRPCCode is a status code of gRPC. The package codes is not used, so that package client does not
+// link gRPC.
+type GRPCCode uint32
+
+// Status codes of gRPC.
+const (
+	grpcCanceled           GRPCCode = 1
+	grpcUnknown            GRPCCode = 2
+	grpcInvalidArgument    GRPCCode = 3
+	grpcDeadlineExceeded   GRPCCode = 4
+	grpcNotFound           GRPCCode = 5
+	grpcPermissionDenied   GRPCCode = 7
+	grpcResourceExhausted  GRPCCode = 8
+	grpcFailedPrecondition GRPCCode = 9
+	grpcAborted            GRPCCode = 10
+	grpcOutOfRange         GRPCCode = 11
+	grpcUnimplemented      GRPCCode = 12
+	grpcInternal           GRPCCode = 13
+	grpcUnavailable        GRPCCode = 14
+	grpcDataLoss           GRPCCode = 15
+	grpcUnauthenticated    GRPCCode = 16
+)
+
 const (
 	typeRequest = "invalid_request_error"
 	typeAuth    = "authentication_error"
@@ -218,74 +239,74 @@ const (
 
 // table is in the order of docs/errors.md.
 var table = []Meaning{
-	{InvalidRequest, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "Correct the field that the message names.", ""},
-	{InvalidJSON, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "Send one valid JSON object without duplicate names.", ""},
-	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "Send a URL instead of inline data.", "Raise the limit if the message names one."},
-	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "Send application/json, without a content encoding or with gzip.", ""},
-	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "Send `Authorization: Bearer <key>` with a tenant key, or with an operator key for operator methods.", "Check the key and its not_after in api_keys or operator_keys."},
-	{OriginNotAllowed, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Ask the operator to allow the page's origin.", "Add the origin to http.cors.origins."},
-	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a model from GET /v1/models.", "Add a route for the model."},
-	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "Use the path that the message names.", ""},
-	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps tasks for nats.streams.tasks.max_age.", ""},
-	{ChatNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps chats for nats.streams.tasks.max_age.", ""},
-	{NotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Look up the path in the OpenAPI document.", "List the jobs to find the ID."},
-	{MethodNotAllowed, codes.Unimplemented, http.StatusMethodNotAllowed, typeRequest, false, "Use a method from the Allow header.", ""},
-	{IdempotencyKeyReused, codes.InvalidArgument, http.StatusUnprocessableEntity, typeRequest, false, "Use a new request_id for a new body.", ""},
-	{InvalidPageToken, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "List again without a page token.", ""},
-	{ResumeExpired, codes.OutOfRange, http.StatusGone, typeRequest, false, "Continue from the current state, which follows this error.", ""},
-	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Resume after the last event you handled.", ""},
-	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again; after a crash this can take up to the route's ack_wait.", ""},
-	{CallerGone, codes.Canceled, 499, typeRequest, false, "Nothing; genbus cancelled the upstream call.", ""},
-	{CallerDeadline, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send the same request with a longer deadline; with its request_id it attaches to the job.", ""},
-	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Cancel the job, or wait until it ends.", ""},
+	{InvalidRequest, grpcInvalidArgument, http.StatusBadRequest, typeRequest, false, "Correct the field that the message names.", ""},
+	{InvalidJSON, grpcInvalidArgument, http.StatusBadRequest, typeRequest, false, "Send one valid JSON object without duplicate names.", ""},
+	{BodyTooLarge, grpcResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "Send a URL instead of inline data.", "Raise the limit if the message names one."},
+	{UnsupportedMedia, grpcInvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "Send application/json, without a content encoding or with gzip.", ""},
+	{InvalidAPIKey, grpcUnauthenticated, http.StatusUnauthorized, typeAuth, false, "Send `Authorization: Bearer <key>` with a tenant key, or with an operator key for operator methods.", "Check the key and its not_after in api_keys or operator_keys."},
+	{OriginNotAllowed, grpcPermissionDenied, http.StatusForbidden, typeAuth, false, "Ask the operator to allow the page's origin.", "Add the origin to http.cors.origins."},
+	{ModelNotFound, grpcNotFound, http.StatusNotFound, typeRequest, false, "Choose a model from GET /v1/models.", "Add a route for the model."},
+	{WrongProtocol, grpcFailedPrecondition, http.StatusBadRequest, typeRequest, false, "Use the path that the message names.", ""},
+	{TaskNotFound, grpcNotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps tasks for nats.streams.tasks.max_age.", ""},
+	{ChatNotFound, grpcNotFound, http.StatusNotFound, typeRequest, false, "Check the ID and the key; genbus keeps chats for nats.streams.tasks.max_age.", ""},
+	{NotFound, grpcNotFound, http.StatusNotFound, typeRequest, false, "Look up the path in the OpenAPI document.", "List the jobs to find the ID."},
+	{MethodNotAllowed, grpcUnimplemented, http.StatusMethodNotAllowed, typeRequest, false, "Use a method from the Allow header.", ""},
+	{IdempotencyKeyReused, grpcInvalidArgument, http.StatusUnprocessableEntity, typeRequest, false, "Use a new request_id for a new body.", ""},
+	{InvalidPageToken, grpcInvalidArgument, http.StatusBadRequest, typeRequest, false, "List again without a page token.", ""},
+	{ResumeExpired, grpcOutOfRange, http.StatusGone, typeRequest, false, "Continue from the current state, which follows this error.", ""},
+	{SlowReader, grpcResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Resume after the last event you handled.", ""},
+	{StillHeld, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again; after a crash this can take up to the route's ack_wait.", ""},
+	{CallerGone, grpcCanceled, 499, typeRequest, false, "Nothing; genbus cancelled the upstream call.", ""},
+	{CallerDeadline, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send the same request with a longer deadline; with its request_id it attaches to the job.", ""},
+	{NotTerminal, grpcFailedPrecondition, http.StatusConflict, typeRequest, false, "Cancel the job, or wait until it ends.", ""},
 
-	{OperatorRequired, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Send an operator key without read_only.", "Configure a key with operator_keys or GENBUS_OPERATOR_KEY."},
-	{RouteNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "Choose a route from the list of routes.", ""},
-	{DeadLetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "List the dead letters again; a redriven or attached one became a job whose retry_of names the old job.", ""},
-	{DeadLetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "See the message; drop the dead letter if it cannot be recovered.", ""},
-	{DeadLetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Check the job that the message names, then drop the dead letter.", ""},
-	{DeadLetterUnresolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Redrive, attach or drop the dead letter that the message names.", ""},
-	{RequestNotKept, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Provide the whole request, or ask the caller to send it again.", "Set keep_requests on the route to keep the requests of later jobs."},
-	{BodiesPrivate, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Set operators_read_bodies to allow it.", ""},
+	{OperatorRequired, grpcPermissionDenied, http.StatusForbidden, typeAuth, false, "Send an operator key without read_only.", "Configure a key with operator_keys or GENBUS_OPERATOR_KEY."},
+	{RouteNotFound, grpcNotFound, http.StatusNotFound, typeRequest, false, "Choose a route from the list of routes.", ""},
+	{DeadLetterNotFound, grpcNotFound, http.StatusNotFound, typeRequest, false, "List the dead letters again; a redriven or attached one became a job whose retry_of names the old job.", ""},
+	{DeadLetterUnusable, grpcFailedPrecondition, http.StatusConflict, typeRequest, false, "See the message; drop the dead letter if it cannot be recovered.", ""},
+	{DeadLetterResolved, grpcFailedPrecondition, http.StatusConflict, typeRequest, false, "Check the job that the message names, then drop the dead letter.", ""},
+	{DeadLetterUnresolved, grpcFailedPrecondition, http.StatusConflict, typeRequest, false, "Redrive, attach or drop the dead letter that the message names.", ""},
+	{RequestNotKept, grpcFailedPrecondition, http.StatusConflict, typeRequest, false, "Provide the whole request, or ask the caller to send it again.", "Set keep_requests on the route to keep the requests of later jobs."},
+	{BodiesPrivate, grpcPermissionDenied, http.StatusForbidden, typeAuth, false, "Set operators_read_bodies to allow it.", ""},
 
-	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Raise max_queued on the route, or its max_in_flight if the upstream has capacity."},
-	{RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Raise requests_per_second for the tenant."},
-	{TenantFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait until some jobs end, then send the same request.", "Raise max_jobs for the tenant."},
-	{StreamEnded, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Resume after the last event you handled, or send the same request again; with its request_id it attaches to the job.", ""},
-	{RoutePaused, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Wait for Retry-After, or send the chat with a request_id to queue it.", "Resume the route."},
-	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Wait, then send the same request.", "Raise the limit that the message names: nats.streams.tasks.max_bytes, limits.bodies_bytes, limits.bodies_messages, or a NATS limit."},
-	{DeadLettersFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request later, with a new request_id if its job failed.", "Resolve dead letters (operator dead list), or raise max_dead_letters or nats.streams.dead.max_bytes."},
-	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again.", "Check the NATS servers and the connections to them."},
-	{ClockWrong, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again; other replicas can accept it.", "Synchronize the clocks of the replica and the NATS servers."},
-	{IndexCatchingUp, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Wait for Retry-After, then list again; a single job can be read by its ID.", ""},
-	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "With a request_id, send it again: it attaches to the job. Without one, do not repeat it blindly.", ""},
-	{ShuttingDown, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again.", ""},
-	{Internal, codes.Internal, http.StatusInternalServerError, typeServer, false, "Report it with the X-Request-Id.", "Find the X-Request-Id in the logs, and report the bug."},
+	{QueueFull, grpcResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Raise max_queued on the route, or its max_in_flight if the upstream has capacity."},
+	{RateLimited, grpcResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Raise requests_per_second for the tenant."},
+	{TenantFull, grpcResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait until some jobs end, then send the same request.", "Raise max_jobs for the tenant."},
+	{StreamEnded, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Resume after the last event you handled, or send the same request again; with its request_id it attaches to the job.", ""},
+	{RoutePaused, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Wait for Retry-After, or send the chat with a request_id to queue it.", "Resume the route."},
+	{StorageFull, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Wait, then send the same request.", "Raise the limit that the message names: nats.streams.tasks.max_bytes, limits.bodies_bytes, limits.bodies_messages, or a NATS limit."},
+	{DeadLettersFull, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request later, with a new request_id if its job failed.", "Resolve dead letters (operator dead list), or raise max_dead_letters or nats.streams.dead.max_bytes."},
+	{BrokerUnavailable, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again.", "Check the NATS servers and the connections to them."},
+	{ClockWrong, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again; other replicas can accept it.", "Synchronize the clocks of the replica and the NATS servers."},
+	{IndexCatchingUp, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Wait for Retry-After, then list again; a single job can be read by its ID.", ""},
+	{AcceptanceUnknown, grpcUnknown, http.StatusInternalServerError, typeServer, false, "With a request_id, send it again: it attaches to the job. Without one, do not repeat it blindly.", ""},
+	{ShuttingDown, grpcUnavailable, http.StatusServiceUnavailable, typeServer, true, "Send the same request again.", ""},
+	{Internal, grpcInternal, http.StatusInternalServerError, typeServer, false, "Report it with the X-Request-Id.", "Find the X-Request-Id in the logs, and report the bug."},
 
-	{SubmissionUnknown, codes.Aborted, http.StatusBadGateway, typeServer, false, "Ask the operator whether the upstream has the task, then send a new request with retry_of.", "Check the upstream's task list, then attach, redrive or drop the dead letter (operator dead list)."},
-	{OrphanedSubmission, codes.Aborted, http.StatusBadGateway, typeServer, false, "Nothing; an operator resolves the dead letter.", "Attach the task to a new job, or cancel it at the upstream, by the ID in the dead letter."},
-	{QueueTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send it again as a new job.", "Raise max_in_flight or timeouts.queue on the route."},
-	{DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; raise timeouts.deadline if the upstream is slow."},
-	{Expired, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Send it again with a later expires_at.", ""},
-	{Cancelled, codes.Canceled, http.StatusConflict, typeRequest, false, "Nothing; the upstream may still charge for a submitted job.", ""},
-	{Poisoned, codes.Internal, http.StatusInternalServerError, typeServer, false, "Ask the operator, who has the dead letter.", "Read the dead letter, and the logs of the replicas that held the job."},
-	{LogLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "Check the upstream's task list, then send it again as a new job.", ""},
-	{NotEnqueued, codes.Aborted, http.StatusInternalServerError, typeServer, false, "Send it again as a new job, unless you erased it.", ""},
-	{InputLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "Send it again as a new job.", ""},
-	{ContentNotReady, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "Poll the task until it ends; a failed or cancelled task has no content.", ""},
-	{ContentExpired, codes.NotFound, http.StatusNotFound, typeRequest, false, "Send a new request if you still need the video.", "Set `archive: true` on the route to keep the results of later tasks."},
-	{ContentBlocked, codes.PermissionDenied, http.StatusForbidden, typeRequest, false, "Ask the operator to allow the address.", "Set private_results on the upstream if the address is trusted."},
-	{ContentUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "Try again.", ""},
-	{ArchiveFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "Download the content from the upstream before its URL expires.", ""},
-	{UpstreamFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "See upstream_code and the message.", ""},
-	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "See upstream_code and the message, then correct the request.", "If upstream_code or the message is about a key, a balance, a path or a model, fix the upstream or the route (operator upstreams); otherwise the caller must correct the request."},
-	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; drain a route before you remove it."},
-	{UpstreamUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "Try again.", "Check the upstream (operator upstreams)."},
-	{UpstreamRateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Lower max_in_flight, or add an upstream key."},
-	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Try again; the upstream may charge for both calls.", "Raise the timeout that the message names; set retry_timeouts on the route to repeat such chats."},
-	{StreamTruncated, codes.Aborted, http.StatusBadGateway, typeServer, true, "Try again; the received part is incomplete.", ""},
-	{ChatAttemptsExhausted, codes.Aborted, http.StatusBadGateway, typeServer, true, "Send it again as a new job.", ""},
-	{ReplyNotStored, codes.Aborted, http.StatusBadGateway, typeServer, false, "Ask the operator for the reply; sending the chat again calls the upstream again.", "Take the reply from the dead letter, and raise the limit that the message names."},
+	{SubmissionUnknown, grpcAborted, http.StatusBadGateway, typeServer, false, "Ask the operator whether the upstream has the task, then send a new request with retry_of.", "Check the upstream's task list, then attach, redrive or drop the dead letter (operator dead list)."},
+	{OrphanedSubmission, grpcAborted, http.StatusBadGateway, typeServer, false, "Nothing; an operator resolves the dead letter.", "Attach the task to a new job, or cancel it at the upstream, by the ID in the dead letter."},
+	{QueueTimeout, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send it again as a new job.", "Raise max_in_flight or timeouts.queue on the route."},
+	{DeadlineExceeded, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; raise timeouts.deadline if the upstream is slow."},
+	{Expired, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Send it again with a later expires_at.", ""},
+	{Cancelled, grpcCanceled, http.StatusConflict, typeRequest, false, "Nothing; the upstream may still charge for a submitted job.", ""},
+	{Poisoned, grpcInternal, http.StatusInternalServerError, typeServer, false, "Ask the operator, who has the dead letter.", "Read the dead letter, and the logs of the replicas that held the job."},
+	{LogLost, grpcDataLoss, http.StatusInternalServerError, typeServer, false, "Check the upstream's task list, then send it again as a new job.", ""},
+	{NotEnqueued, grpcAborted, http.StatusInternalServerError, typeServer, false, "Send it again as a new job, unless you erased it.", ""},
+	{InputLost, grpcDataLoss, http.StatusInternalServerError, typeServer, false, "Send it again as a new job.", ""},
+	{ContentNotReady, grpcFailedPrecondition, http.StatusBadRequest, typeRequest, false, "Poll the task until it ends; a failed or cancelled task has no content.", ""},
+	{ContentExpired, grpcNotFound, http.StatusNotFound, typeRequest, false, "Send a new request if you still need the video.", "Set `archive: true` on the route to keep the results of later tasks."},
+	{ContentBlocked, grpcPermissionDenied, http.StatusForbidden, typeRequest, false, "Ask the operator to allow the address.", "Set private_results on the upstream if the address is trusted."},
+	{ContentUnavailable, grpcUnavailable, http.StatusBadGateway, typeServer, true, "Try again.", ""},
+	{ArchiveFailed, grpcAborted, http.StatusBadGateway, typeServer, true, "Download the content from the upstream before its URL expires.", ""},
+	{UpstreamFailed, grpcAborted, http.StatusBadGateway, typeServer, true, "See upstream_code and the message.", ""},
+	{UpstreamRefused, grpcFailedPrecondition, http.StatusBadGateway, typeRequest, false, "See upstream_code and the message, then correct the request.", "If upstream_code or the message is about a key, a balance, a path or a model, fix the upstream or the route (operator upstreams); otherwise the caller must correct the request."},
+	{UpstreamRemoved, grpcAborted, http.StatusBadGateway, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; drain a route before you remove it."},
+	{UpstreamUnavailable, grpcUnavailable, http.StatusBadGateway, typeServer, true, "Try again.", "Check the upstream (operator upstreams)."},
+	{UpstreamRateLimited, grpcResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Lower max_in_flight, or add an upstream key."},
+	{UpstreamTimeout, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Try again; the upstream may charge for both calls.", "Raise the timeout that the message names; set retry_timeouts on the route to repeat such chats."},
+	{StreamTruncated, grpcAborted, http.StatusBadGateway, typeServer, true, "Try again; the received part is incomplete.", ""},
+	{ChatAttemptsExhausted, grpcAborted, http.StatusBadGateway, typeServer, true, "Send it again as a new job.", ""},
+	{ReplyNotStored, grpcAborted, http.StatusBadGateway, typeServer, false, "Ask the operator for the reply; sending the chat again calls the upstream again.", "Take the reply from the dead letter, and raise the limit that the message names."},
 }
 
 var byCode = func() map[Code]Meaning {

@@ -20,9 +20,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 var update = flag.Bool("update", false, "write means.gen.go, client/code.gen.go and docs/errors.md")
@@ -181,7 +179,7 @@ func markdown(means map[Code]string) string {
 		if m.Retry {
 			retry = "retry"
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", m.Code, m.HTTP, m.GRPC, retry, means[m.Code], m.Do)
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", m.Code, m.HTTP, codes.Code(m.GRPC), retry, means[m.Code], m.Do)
 	}
 	b.WriteString("\n## For operators\n\nCodes that are not listed here need nothing else from an operator.\n\n" +
 		"| code | what the operator can do |\n|---|---|\n")
@@ -201,7 +199,7 @@ func TestEveryRowIsWhole(t *testing.T) {
 			t.Errorf("%s has two rows", m.Code)
 		}
 		seen[m.Code] = true
-		if m.GRPC == codes.OK || m.HTTP < 400 || m.HTTP > 599 || m.Type == "" || m.Means() == "" || m.Do == "" {
+		if codes.Code(m.GRPC) == codes.OK || m.HTTP < 400 || m.HTTP > 599 || m.Type == "" || m.Means() == "" || m.Do == "" {
 			t.Errorf("%s is not whole: %+v", m.Code, m)
 		}
 	}
@@ -289,34 +287,6 @@ func TestParamIsAField(t *testing.T) {
 	}
 }
 
-func TestGRPCStatusCarriesDetails(t *testing.T) {
-	t.Parallel()
-	e := Invalid([]Violation{{"prompt", "is required"}, {"n", "must be positive"}}).ForJob("video_1").WithRetryAfter(2 * time.Second)
-	s := status.Convert(fmt.Errorf("create: %w", e))
-	if s.Code() != codes.InvalidArgument {
-		t.Fatalf("code %s", s.Code())
-	}
-	var info *errdetails.ErrorInfo
-	var bad *errdetails.BadRequest
-	var retry *errdetails.RetryInfo
-	for _, d := range s.Details() {
-		switch d := d.(type) {
-		case *errdetails.ErrorInfo:
-			info = d
-		case *errdetails.BadRequest:
-			bad = d
-		case *errdetails.RetryInfo:
-			retry = d
-		}
-	}
-	if info.GetReason() != "invalid_request" || info.GetDomain() != "genbus" || info.GetMetadata()["job_id"] != "video_1" {
-		t.Errorf("ErrorInfo %v", info)
-	}
-	if len(bad.GetFieldViolations()) != 2 || retry.GetRetryDelay().AsDuration() != 2*time.Second {
-		t.Errorf("BadRequest %v, RetryInfo %v", bad, retry)
-	}
-}
-
 func TestWriteHTTP(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
@@ -334,7 +304,7 @@ func TestTaskErrorRoundTrip(t *testing.T) {
 	t.Parallel()
 	e := &Error{Code: UpstreamFailed, Message: strings.Repeat("é", 3000), UpstreamCode: "50413", UpstreamHTTPStatus: 400, UpstreamRequestID: "r1", RetryAfter: time.Second}
 	te := e.TaskError()
-	if len(te.GetMessage()) > maxMessage || !utf8.ValidString(te.GetMessage()) {
+	if len(te.GetMessage()) > MaxMessage || !utf8.ValidString(te.GetMessage()) {
 		t.Errorf("message of %d bytes, valid %v", len(te.GetMessage()), utf8.ValidString(te.GetMessage()))
 	}
 	back := FromTaskError(te)

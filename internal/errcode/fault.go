@@ -175,15 +175,15 @@ func Counted(ctx context.Context, err error) Code {
 	return CodeOf(err)
 }
 
-// maxMessage bounds messages that leave the process, in bytes.
-const maxMessage = 2 << 10
+// MaxMessage bounds messages that leave the process, in bytes.
+const MaxMessage = 2 << 10
 
 // TaskError returns the error as written in events, dead letters and answers.
 func (e *Error) TaskError() *genbusv1.TaskError {
 	m := e.Meaning()
 	out := &genbusv1.TaskError{
 		Code:               string(e.Code),
-		Message:            Clip(e.Message, maxMessage),
+		Message:            Clip(e.Message, MaxMessage),
 		Retryable:          m.Retry,
 		UpstreamCode:       Clip(e.UpstreamCode, 128),
 		UpstreamHttpStatus: clampStatus(e.UpstreamHTTPStatus),

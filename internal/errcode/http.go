@@ -24,7 +24,7 @@ type envelopeError struct {
 // Envelope returns the error's JSON body for HTTP: {"error":{message,type,param,code}}. It does not
 // escape characters such as <, unlike encoding/json, because people read it.
 func (e *Error) Envelope() []byte {
-	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.httpType(), Code: e.httpCode()}}
+	body := envelope{Error: envelopeError{Message: Clip(e.Message, MaxMessage), Type: e.httpType(), Code: e.httpCode()}}
 	if len(e.Violations) > 0 && e.Violations[0].Field != "" {
 		body.Error.Param = &e.Violations[0].Field
 	}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/protoset"
 )
 
@@ -101,7 +101,7 @@ func TestDescriptorSet(t *testing.T) {
 	if diff := cmp.Diff(registered(t), got, protocmp.Transform()); diff != "" {
 		t.Errorf("the set is not what is registered (-want +got):\n%s", diff)
 	}
-	if path := genbusv1.File_genbus_v1_video_proto.Path(); got[path] == nil {
+	if path := genbusv1grpc.File_genbus_v1_video_service_proto.Path(); got[path] == nil {
 		t.Errorf("the set has no %s", path)
 	}
 }

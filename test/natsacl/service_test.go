@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -204,7 +205,7 @@ func (r *running) operated(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close() //nolint:errcheck // every answer was read
-	ctx, op := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+operatorKey), genbusv1.NewOperatorServiceClient(conn)
+	ctx, op := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+operatorKey), genbusv1grpc.NewOperatorServiceClient(conn)
 	letters, err := op.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{})
 	if err != nil || len(letters.GetLetters()) != 2 || letters.GetLetters()[0].GetRejected() || !letters.GetLetters()[1].GetRejected() {
 		t.Fatalf("dead letters: %v, %v", letters, err)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -131,12 +132,12 @@ func TestReportedJobsAreStored(t *testing.T) {
 	var group sync.WaitGroup
 	for range 120 {
 		group.Go(func() {
-			if err := w.video(ctx, genbusv1.NewVideoServiceClient(conn)); err != nil {
+			if err := w.video(ctx, genbusv1grpc.NewVideoServiceClient(conn)); err != nil {
 				t.Error(err)
 			}
 		})
 		group.Go(func() {
-			if err := w.chat(ctx, genbusv1.NewChatServiceClient(conn)); err != nil {
+			if err := w.chat(ctx, genbusv1grpc.NewChatServiceClient(conn)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -155,7 +156,7 @@ func TestReportedJobsAreStored(t *testing.T) {
 	}
 }
 
-func (w *recorder) video(ctx context.Context, c genbusv1.VideoServiceClient) error {
+func (w *recorder) video(ctx context.Context, c genbusv1grpc.VideoServiceClient) error {
 	made, err := c.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
 		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a paper boat"}},
 	}})
@@ -179,7 +180,7 @@ func (w *recorder) video(ctx context.Context, c genbusv1.VideoServiceClient) err
 	}
 }
 
-func (w *recorder) chat(ctx context.Context, c genbusv1.ChatServiceClient) error {
+func (w *recorder) chat(ctx context.Context, c genbusv1grpc.ChatServiceClient) error {
 	made, err := c.SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: &genbusv1.ChatRequest{
 		Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 			Model:    "sandbox-chat",

@@ -141,6 +141,98 @@ func (x *Model) GetModes() []string {
 	return nil
 }
 
+// ListModelsRequest selects models.
+type ListModelsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "video", "chat", or empty for both.
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModelsRequest) Reset() {
+	*x = ListModelsRequest{}
+	mi := &file_genbus_v1_model_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModelsRequest) ProtoMessage() {}
+
+func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_model_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
+func (*ListModelsRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_model_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListModelsRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+// ListModelsResponse is the whole list.
+type ListModelsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Models, by id.
+	Models        []*Model `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModelsResponse) Reset() {
+	*x = ListModelsResponse{}
+	mi := &file_genbus_v1_model_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModelsResponse) ProtoMessage() {}
+
+func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_model_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
+func (*ListModelsResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_model_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListModelsResponse) GetModels() []*Model {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
 var File_genbus_v1_model_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_model_proto_rawDesc = "" +
@@ -156,7 +248,11 @@ const file_genbus_v1_model_proto_rawDesc = "" +
 	"\n" +
 	"extra_json\x18\a \x01(\fR\textraJson\x12\x14\n" +
 	"\x05group\x18\b \x01(\tR\x05group\x12\x14\n" +
-	"\x05modes\x18\t \x03(\tR\x05modesB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\x05modes\x18\t \x03(\tR\x05modes\"'\n" +
+	"\x11ListModelsRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\">\n" +
+	"\x12ListModelsResponse\x12(\n" +
+	"\x06models\x18\x01 \x03(\v2\x10.genbus.v1.ModelR\x06modelsB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_model_proto_rawDescOnce sync.Once
@@ -170,16 +266,19 @@ func file_genbus_v1_model_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_model_proto_rawDescData
 }
 
-var file_genbus_v1_model_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_genbus_v1_model_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_genbus_v1_model_proto_goTypes = []any{
-	(*Model)(nil), // 0: genbus.v1.Model
+	(*Model)(nil),              // 0: genbus.v1.Model
+	(*ListModelsRequest)(nil),  // 1: genbus.v1.ListModelsRequest
+	(*ListModelsResponse)(nil), // 2: genbus.v1.ListModelsResponse
 }
 var file_genbus_v1_model_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	0, // 0: genbus.v1.ListModelsResponse.models:type_name -> genbus.v1.Model
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_model_proto_init() }
@@ -193,7 +292,7 @@ func file_genbus_v1_model_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_model_proto_rawDesc), len(file_genbus_v1_model_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1054,6 +1054,226 @@ func (x *WorkItemPlace) GetReplicaHeardAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// CancelJobRequest names a job of any tenant.
+type CancelJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "video" or "chat". Required.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Tenant of the job. Required.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Job ID. Required.
+	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelJobRequest) Reset() {
+	*x = CancelJobRequest{}
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelJobRequest) ProtoMessage() {}
+
+func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
+func (*CancelJobRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_job_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CancelJobRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *CancelJobRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *CancelJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// CancelJobResponse is the job after the call.
+type CancelJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ID of the job.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// CANCELLED, or the job's earlier terminal status.
+	Status        JobStatus `protobuf:"varint,2,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelJobResponse) Reset() {
+	*x = CancelJobResponse{}
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelJobResponse) ProtoMessage() {}
+
+func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
+func (*CancelJobResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CancelJobResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CancelJobResponse) GetStatus() JobStatus {
+	if x != nil {
+		return x.Status
+	}
+	return JobStatus_JOB_STATUS_UNSPECIFIED
+}
+
+// EraseJobRequest names a job of any tenant.
+type EraseJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "video" or "chat". Required.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Tenant of the job. Required.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Job ID. Required.
+	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EraseJobRequest) Reset() {
+	*x = EraseJobRequest{}
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EraseJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EraseJobRequest) ProtoMessage() {}
+
+func (x *EraseJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EraseJobRequest.ProtoReflect.Descriptor instead.
+func (*EraseJobRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EraseJobRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *EraseJobRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *EraseJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// EraseJobResponse is empty: the job is erased.
+type EraseJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EraseJobResponse) Reset() {
+	*x = EraseJobResponse{}
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EraseJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EraseJobResponse) ProtoMessage() {}
+
+func (x *EraseJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_job_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EraseJobResponse.ProtoReflect.Descriptor instead.
+func (*EraseJobResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_job_proto_rawDescGZIP(), []int{10}
+}
+
 var File_genbus_v1_operator_job_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_job_proto_rawDesc = "" +
@@ -1170,7 +1390,19 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x0f\n" +
 	"\vSTATE_READY\x10\x02\x12\x11\n" +
-	"\rSTATE_IN_HAND\x10\x03B1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\rSTATE_IN_HAND\x10\x03\"N\n" +
+	"\x10CancelJobRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"Q\n" +
+	"\x11CancelJobResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\"M\n" +
+	"\x0fEraseJobRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"\x12\n" +
+	"\x10EraseJobResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_job_proto_rawDescOnce sync.Once
@@ -1185,7 +1417,7 @@ func file_genbus_v1_operator_job_proto_rawDescGZIP() []byte {
 }
 
 var file_genbus_v1_operator_job_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_genbus_v1_operator_job_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_genbus_v1_operator_job_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(WorkItemPlace_State)(0),      // 0: genbus.v1.WorkItemPlace.State
 	(*ListJobsRequest)(nil),       // 1: genbus.v1.ListJobsRequest
@@ -1195,49 +1427,54 @@ var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(*GetJobResponse)(nil),        // 5: genbus.v1.GetJobResponse
 	(*JobHistoryEvent)(nil),       // 6: genbus.v1.JobHistoryEvent
 	(*WorkItemPlace)(nil),         // 7: genbus.v1.WorkItemPlace
-	nil,                           // 8: genbus.v1.JobSummary.LabelsEntry
-	nil,                           // 9: genbus.v1.JobHistoryEvent.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(JobStatus)(0),                // 11: genbus.v1.JobStatus
-	(JobPhase)(0),                 // 12: genbus.v1.JobPhase
-	(*TaskError)(nil),             // 13: genbus.v1.TaskError
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*HeldJob)(nil),               // 15: genbus.v1.HeldJob
+	(*CancelJobRequest)(nil),      // 8: genbus.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),     // 9: genbus.v1.CancelJobResponse
+	(*EraseJobRequest)(nil),       // 10: genbus.v1.EraseJobRequest
+	(*EraseJobResponse)(nil),      // 11: genbus.v1.EraseJobResponse
+	nil,                           // 12: genbus.v1.JobSummary.LabelsEntry
+	nil,                           // 13: genbus.v1.JobHistoryEvent.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(JobStatus)(0),                // 15: genbus.v1.JobStatus
+	(JobPhase)(0),                 // 16: genbus.v1.JobPhase
+	(*TaskError)(nil),             // 17: genbus.v1.TaskError
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*HeldJob)(nil),               // 19: genbus.v1.HeldJob
 }
 var file_genbus_v1_operator_job_proto_depIdxs = []int32{
-	10, // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
-	10, // 1: genbus.v1.ListJobsRequest.created_before:type_name -> google.protobuf.Timestamp
-	10, // 2: genbus.v1.ListJobsRequest.updated_after:type_name -> google.protobuf.Timestamp
-	10, // 3: genbus.v1.ListJobsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	14, // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
+	14, // 1: genbus.v1.ListJobsRequest.created_before:type_name -> google.protobuf.Timestamp
+	14, // 2: genbus.v1.ListJobsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	14, // 3: genbus.v1.ListJobsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	3,  // 4: genbus.v1.ListJobsResponse.jobs:type_name -> genbus.v1.JobSummary
-	10, // 5: genbus.v1.ListJobsResponse.complete_since:type_name -> google.protobuf.Timestamp
-	10, // 6: genbus.v1.ListJobsResponse.as_of:type_name -> google.protobuf.Timestamp
-	11, // 7: genbus.v1.JobSummary.status:type_name -> genbus.v1.JobStatus
-	12, // 8: genbus.v1.JobSummary.phase:type_name -> genbus.v1.JobPhase
-	8,  // 9: genbus.v1.JobSummary.labels:type_name -> genbus.v1.JobSummary.LabelsEntry
-	10, // 10: genbus.v1.JobSummary.created_at:type_name -> google.protobuf.Timestamp
-	10, // 11: genbus.v1.JobSummary.updated_at:type_name -> google.protobuf.Timestamp
+	14, // 5: genbus.v1.ListJobsResponse.complete_since:type_name -> google.protobuf.Timestamp
+	14, // 6: genbus.v1.ListJobsResponse.as_of:type_name -> google.protobuf.Timestamp
+	15, // 7: genbus.v1.JobSummary.status:type_name -> genbus.v1.JobStatus
+	16, // 8: genbus.v1.JobSummary.phase:type_name -> genbus.v1.JobPhase
+	12, // 9: genbus.v1.JobSummary.labels:type_name -> genbus.v1.JobSummary.LabelsEntry
+	14, // 10: genbus.v1.JobSummary.created_at:type_name -> google.protobuf.Timestamp
+	14, // 11: genbus.v1.JobSummary.updated_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: genbus.v1.GetJobResponse.job:type_name -> genbus.v1.JobSummary
-	13, // 13: genbus.v1.GetJobResponse.error:type_name -> genbus.v1.TaskError
+	17, // 13: genbus.v1.GetJobResponse.error:type_name -> genbus.v1.TaskError
 	6,  // 14: genbus.v1.GetJobResponse.history:type_name -> genbus.v1.JobHistoryEvent
 	7,  // 15: genbus.v1.GetJobResponse.work_item:type_name -> genbus.v1.WorkItemPlace
-	10, // 16: genbus.v1.GetJobResponse.start_by:type_name -> google.protobuf.Timestamp
-	10, // 17: genbus.v1.GetJobResponse.end_by:type_name -> google.protobuf.Timestamp
-	10, // 18: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
-	14, // 19: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
-	11, // 20: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
-	12, // 21: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
-	10, // 22: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
-	9,  // 23: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
+	14, // 16: genbus.v1.GetJobResponse.start_by:type_name -> google.protobuf.Timestamp
+	14, // 17: genbus.v1.GetJobResponse.end_by:type_name -> google.protobuf.Timestamp
+	14, // 18: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
+	18, // 19: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
+	15, // 20: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
+	16, // 21: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
+	14, // 22: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
+	13, // 23: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
 	0,  // 24: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
-	10, // 25: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
-	15, // 26: genbus.v1.WorkItemPlace.held:type_name -> genbus.v1.HeldJob
-	10, // 27: genbus.v1.WorkItemPlace.replica_heard_at:type_name -> google.protobuf.Timestamp
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	14, // 25: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
+	19, // 26: genbus.v1.WorkItemPlace.held:type_name -> genbus.v1.HeldJob
+	14, // 27: genbus.v1.WorkItemPlace.replica_heard_at:type_name -> google.protobuf.Timestamp
+	15, // 28: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_job_proto_init() }
@@ -1253,7 +1490,7 @@ func file_genbus_v1_operator_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_job_proto_rawDesc), len(file_genbus_v1_operator_job_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -21,6 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/jobtable"
@@ -44,7 +45,7 @@ func NoModel() *genbusv1.CreateVideoTaskRequest {
 // Reason returns the genbus code in an error's details.
 func Reason(err error) string {
 	for _, d := range status.Convert(err).Details() {
-		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == errcode.Domain {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == grpcstatus.Domain {
 			return info.GetReason()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 )
 
 // action handles a form that changes something. It returns the page to show next and a key of done,
@@ -35,7 +36,7 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, a action) {
 	defer cancel()
 	next, word, err := a(ctx, c, r)
 	if err != nil {
-		f := errcode.FromStatus(err)
+		f := grpcstatus.Error(err)
 		p := page{Title: "Not done", Viewer: who, URL: r.URL, Nav: "none", Err: f.Message, Data: message{Code: string(f.Code), JobID: f.JobID, Back: next}}
 		c.write(w, r, errcode.MeaningOf(f.Code).HTTP, "message", p)
 		return

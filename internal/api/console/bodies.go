@@ -9,6 +9,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 )
 
 // bodiesPage shows a job's request and a chat's reply. Every view is recorded.
@@ -51,7 +52,7 @@ func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, 
 			ctx, cancel := context.WithTimeout(withKey(r.Context(), who), loadTimeout)
 			defer cancel()
 			if _, err := c.api.GetJobBodies(ctx, &genbusv1.GetJobBodiesRequest{Kind: kind, Tenant: tenant, Id: id}); err != nil {
-				f := errcode.FromStatus(err)
+				f := grpcstatus.Error(err)
 				c.refuse(w, r, errcode.MeaningOf(f.Code).HTTP, f.Message)
 				return
 			}

@@ -15,6 +15,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 )
 
 // bulkPage shows the count or the progress of a bulk action.
@@ -146,7 +147,7 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 		data.BulkProgress, err = stream.Recv()
 	}
 	if err != nil {
-		f := errcode.FromStatus(err)
+		f := grpcstatus.Error(err)
 		p.Title, p.Err, p.Data = "Not done", f.Message, message{Code: string(f.Code)}
 		c.write(w, r, errcode.MeaningOf(f.Code).HTTP, "message", p)
 		return
@@ -166,7 +167,7 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		p.Err = errcode.FromStatus(err).Message
+		p.Err = grpcstatus.Error(err).Message
 	}
 	_ = out.write(append(c.render("bulkrun", "result", p), after...)) // fails only if the browser has left, which stops the action
 }

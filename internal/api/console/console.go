@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
@@ -43,7 +43,7 @@ type Options struct {
 // Console serves the pages. It is safe for concurrent use.
 type Console struct {
 	Options
-	api    genbusv1.OperatorServiceClient
+	api    genbusv1grpc.OperatorServiceClient
 	mux    *http.ServeMux
 	origin *http.CrossOriginProtection
 	live   *hub

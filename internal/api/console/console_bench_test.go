@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -70,7 +71,7 @@ func filled(b *testing.B) (*apitest.World, *browser, func(task.Event)) {
 // indexed returns the number of jobs in the index, or -1 if it is unknown.
 func indexed(w *apitest.World) int64 {
 	ctx := metadata.AppendToOutgoingContext(w.T.Context(), "authorization", "Bearer "+apitest.LocalKey)
-	out, err := genbusv1.NewOperatorServiceClient(w.GRPC.InProcess()).ListJobs(ctx, &genbusv1.ListJobsRequest{PageSize: 1})
+	out, err := genbusv1grpc.NewOperatorServiceClient(w.GRPC.InProcess()).ListJobs(ctx, &genbusv1.ListJobsRequest{PageSize: 1})
 	if err != nil {
 		return -1
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 )
 
 // policy is the Content-Security-Policy. It lets a browser load only the console's own files.
@@ -23,7 +23,7 @@ func New(o Options) (*Console, error) {
 		return nil, err
 	}
 	c := &Console{
-		Options: o, api: genbusv1.NewOperatorServiceClient(o.GRPC), mux: http.NewServeMux(),
+		Options: o, api: genbusv1grpc.NewOperatorServiceClient(o.GRPC), mux: http.NewServeMux(),
 		origin: http.NewCrossOriginProtection(), seen: &seen{at: map[string]time.Time{}}, assets: assets, templates: templates,
 	}
 	c.live = newHub(c.Logger, func(v viewer) bool { return !c.isRevoked(v) })

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -81,7 +81,7 @@ func withKey(ctx context.Context, who viewer) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", who.authorization)
 }
 
-func explain(err error) string { return status.Convert(err).Message() }
+func explain(err error) string { return grpcstatus.Error(err).Message }
 
 // write answers with a complete page.
 func (c *Console) write(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
@@ -110,7 +110,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, code int, text 
 	c.write(w, r, code, "message", page{Title: "genbus", Err: text})
 }
 
-func errcodeOf(err error) errcode.Code { return errcode.FromStatus(err).Code }
+func errcodeOf(err error) errcode.Code { return grpcstatus.Error(err).Code }
 
 // wantsEvents reports whether a request is for a page's event stream.
 func wantsEvents(r *http.Request) bool {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
@@ -23,7 +24,7 @@ func TestCloseCutsInlineChats(t *testing.T) {
 	body := strings.Replace(apitest.StreamBody, "sandbox-chat", slow, 1)
 	s := w.Open(w.Request(http.MethodPost, "/v1/chat/completions", body))
 	s.Next()
-	c := genbusv1.NewChatServiceClient(w.Dial())
+	c := genbusv1grpc.NewChatServiceClient(w.Dial())
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(c.StreamChatCompletion(t.Context(),
 		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(body)}}}))
 	if _, err := stream.Recv(); err != nil {

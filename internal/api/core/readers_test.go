@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/errcode"
 )
@@ -58,11 +59,11 @@ func TestReadersAreCounted(t *testing.T) {
 		"video, HTTP": {"video", "http", sse(http.MethodGet, "/genbus/v1/videos/"+video+"/events", "")},
 		"chat, HTTP":  {"chat", "http", sse(http.MethodGet, "/genbus/v1/chats/"+chat+"/events", "")},
 		"video, gRPC": {"video", "grpc", func(ctx context.Context) error {
-			_, err := genbusv1.NewVideoServiceClient(conn).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: video})
+			_, err := genbusv1grpc.NewVideoServiceClient(conn).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: video})
 			return err
 		}},
 		"chat, gRPC": {"chat", "grpc", func(ctx context.Context) error {
-			_, err := genbusv1.NewChatServiceClient(conn).WatchChatCompletion(ctx, &genbusv1.WatchChatCompletionRequest{Id: chat})
+			_, err := genbusv1grpc.NewChatServiceClient(conn).WatchChatCompletion(ctx, &genbusv1.WatchChatCompletionRequest{Id: chat})
 			return err
 		}},
 		"queued stream": {"chat", "http", func(ctx context.Context) error {
@@ -113,7 +114,7 @@ func TestSlowReadersAreCounted(t *testing.T) {
 	watch := func(t *testing.T, w *world, id string) grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse] {
 		t.Helper()
 		s := apitest.Must[grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse]](t)(
-			genbusv1.NewChatServiceClient(w.Dial()).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: id}))
+			genbusv1grpc.NewChatServiceClient(w.Dial()).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: id}))
 		if _, err := s.Recv(); err != nil && w.Core.WriteTimeout != short { // a stalled machine cuts it off earlier
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
@@ -69,7 +70,7 @@ func TestWatchesEnd(t *testing.T) {
 	var err error
 	for events := 0; events == 0; { // the log may take longer than a watch
 		watch := apitest.Must[grpc.ServerStreamingClient[genbusv1.WatchVideoTaskResponse]](t)(
-			genbusv1.NewVideoServiceClient(conn).WatchVideoTask(t.Context(), &genbusv1.WatchVideoTaskRequest{Id: video}))
+			genbusv1grpc.NewVideoServiceClient(conn).WatchVideoTask(t.Context(), &genbusv1.WatchVideoTaskRequest{Id: video}))
 		m, failed := watch.Recv()
 		for ; failed == nil; m, failed = watch.Recv() {
 			if events++; events > 1 || m.GetEvent().GetVersion() != 1 {
@@ -79,7 +80,7 @@ func TestWatchesEnd(t *testing.T) {
 		apitest.CheckStatus(t, failed, codes.Unavailable, errcode.StreamEnded)
 	}
 	follow := apitest.Must[grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse]](t)(
-		genbusv1.NewChatServiceClient(conn).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: chat}))
+		genbusv1grpc.NewChatServiceClient(conn).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: chat}))
 	for err = nil; err == nil; {
 		_, err = follow.Recv()
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -33,7 +34,7 @@ func progresses(t *testing.T, stream grpc.ServerStreamingClient[genbusv1.BulkPro
 func TestBulkActions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	cancel := func(m *genbusv1.CancelJobsRequest) []*genbusv1.BulkProgress {
 		t.Helper()
 		stream, err := client.CancelJobs(ctx, m)
@@ -99,7 +100,7 @@ func TestADrainStopsARun(t *testing.T) {
 	t.Parallel()
 	silent, reached, release := apitest.SilentUpstream(t)
 	w := newWorld(t, apitest.WithOperator, silent)
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	m := &genbusv1.AttachUpstreamTasksRequest{Tasks: w.LostTasks(10), DryRun: true}
 	stream, err := client.AttachUpstreamTasks(ctx, m)
 	m.DryRun, m.Token = false, progresses(t, stream, err)[0].GetToken()

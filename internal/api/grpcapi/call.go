@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/grpcstatus"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -162,5 +163,5 @@ func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 		i.log.Log(ctx, level, "gRPC call failed", telemetry.KeyRequestID, c.id[0],
 			telemetry.KeyOp, string(c.method), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
-	return f
+	return grpcstatus.Of(f).Err()
 }

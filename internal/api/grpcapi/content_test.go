@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/errcode"
 )
@@ -32,7 +33,7 @@ func TestDownloadsBeyondTheFile(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, apitest.UpstreamAt(apitest.NewHost(t, handler)))
 			id := w.Completed(&genbusv1.Video{})
-			client := genbusv1.NewVideoServiceClient(w.Dial())
+			client := genbusv1grpc.NewVideoServiceClient(w.Dial())
 			download := func(offset, length int64) ([]byte, error) {
 				m := &genbusv1.DownloadVideoRequest{Id: id, Offset: offset, Length: length}
 				return apitest.ReadPieces(apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(client.DownloadVideo(t.Context(), m)))

@@ -4,7 +4,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -13,8 +13,8 @@ type healthService struct{ server *health.Server }
 
 // healthNames are the services that clients can check. The empty name stands for the whole server.
 var healthNames = []string{
-	"", genbusv1.VideoService_ServiceDesc.ServiceName, genbusv1.ChatService_ServiceDesc.ServiceName,
-	genbusv1.ModelService_ServiceDesc.ServiceName, genbusv1.OperatorService_ServiceDesc.ServiceName,
+	"", genbusv1grpc.VideoService_ServiceDesc.ServiceName, genbusv1grpc.ChatService_ServiceDesc.ServiceName,
+	genbusv1grpc.ModelService_ServiceDesc.ServiceName, genbusv1grpc.OperatorService_ServiceDesc.ServiceName,
 }
 
 // newHealthService returns a service that reports NOT_SERVING until h has been checked once.

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
@@ -74,7 +74,7 @@ func TestTenantsAreApartOnEveryMethod(t *testing.T) {
 	w := newTenancy(t)
 	rules := maps.Clone(rules)
 	for _, method := range methodsOf(w.GRPC.GRPCServer()) {
-		if strings.HasPrefix(method, "/"+genbusv1.OperatorService_ServiceDesc.ServiceName+"/") {
+		if strings.HasPrefix(method, "/"+genbusv1grpc.OperatorService_ServiceDesc.ServiceName+"/") {
 			rules[method] = operators
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/operator"
@@ -21,7 +22,7 @@ import (
 
 // operators reports whether only operators may call a method.
 func (m grpcMethod) operators() bool {
-	return strings.HasPrefix(string(m), "/"+genbusv1.OperatorService_ServiceDesc.ServiceName+"/")
+	return strings.HasPrefix(string(m), "/"+genbusv1grpc.OperatorService_ServiceDesc.ServiceName+"/")
 }
 
 // acts reports whether a method changes something or creates a job, judging by the method's name.
@@ -35,7 +36,7 @@ func (m grpcMethod) name() string { return string(m[strings.LastIndexByte(string
 // operatorService translates between gRPC and package operator. The interceptor admits only
 // operators.
 type operatorService struct {
-	genbusv1.UnimplementedOperatorServiceServer
+	genbusv1grpc.UnimplementedOperatorServiceServer
 	core     *core.Core
 	operator operator.Operator
 	log      *slog.Logger

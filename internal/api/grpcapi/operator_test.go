@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/config"
@@ -72,7 +73,7 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c.config...)
 			conn := w.Dial()
-			for _, method := range methods(genbusv1.OperatorService_ServiceDesc) {
+			for _, method := range methods(genbusv1grpc.OperatorService_ServiceDesc) {
 				for key, want := range c.want {
 					err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
 					got := apitest.Reason(err)
@@ -105,7 +106,7 @@ func TestAReadOnlyKeyChangesNothing(t *testing.T) {
 	})
 	conn := w.Dial()
 	reading := regexp.MustCompile("/(Get|List)[A-Za-z]+$")
-	for _, method := range methods(genbusv1.OperatorService_ServiceDesc) {
+	for _, method := range methods(genbusv1grpc.OperatorService_ServiceDesc) {
 		err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
 		if refused := apitest.Reason(err) == "operator_required"; refused == reading.MatchString(method) {
 			t.Errorf("%s: %v", method, err)
@@ -129,7 +130,7 @@ func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	})
 	keys := map[string]bool{opsKey: true, endedKey: false, "gb_nobody-0123456789abcdef": false, "": false} // by key: whether the answer identifies it as an operator key
 	conn := w.Dial()
-	for _, s := range []grpc.ServiceDesc{genbusv1.VideoService_ServiceDesc, genbusv1.ChatService_ServiceDesc, genbusv1.ModelService_ServiceDesc} {
+	for _, s := range []grpc.ServiceDesc{genbusv1grpc.VideoService_ServiceDesc, genbusv1grpc.ChatService_ServiceDesc, genbusv1grpc.ModelService_ServiceDesc} {
 		for _, method := range methods(s) {
 			for key, told := range keys {
 				err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
@@ -158,7 +159,7 @@ func TestOperatorCalls(t *testing.T) {
 		Change: []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, Logger: slog.New(slog.NewTextHandler(logged, nil)),
 	})}
 	w.Durables()
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	attached := w.endDeadLetters(ctx, client)
 	_, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "video", Tenant: "acme", Id: attached})
 	if apitest.Reason(err) != "not_terminal" || status.Code(err) != codes.FailedPrecondition {
@@ -189,7 +190,7 @@ func TestOperatorCalls(t *testing.T) {
 
 // endDeadLetters lists three dead letters, then redrives, attaches and drops one each. It returns
 // the id of the attached job.
-func (w *world) endDeadLetters(ctx context.Context, client genbusv1.OperatorServiceClient) (attached string) {
+func (w *world) endDeadLetters(ctx context.Context, client genbusv1grpc.OperatorServiceClient) (attached string) {
 	t := w.T
 	t.Helper()
 	one, two, three := w.PutDeadLetter(apitest.OrphanedDeadLetter("acme")), w.PutDeadLetter(apitest.OrphanedDeadLetter("acme")), w.PutDeadLetter(apitest.OrphanedDeadLetter("acme"))
@@ -229,7 +230,7 @@ func (w *world) endDeadLetters(ctx context.Context, client genbusv1.OperatorServ
 }
 
 // checkAudit checks the audit records, newest first.
-func (w *world) checkAudit(ctx context.Context, client genbusv1.OperatorServiceClient, attached string) {
+func (w *world) checkAudit(ctx context.Context, client genbusv1grpc.OperatorServiceClient, attached string) {
 	t := w.T
 	t.Helper()
 	all := apitest.Must[*genbusv1.ListAuditRecordsResponse](t)(client.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{PageSize: 100}))
@@ -272,7 +273,7 @@ func checkOperatorLog(t *testing.T, lines string) {
 func TestOperatorCancels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	queued, started, ended := w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByAcme...)
 	w.StartVideo("acme", started)
 	w.EndVideo(w.StartVideo("acme", ended))
@@ -311,7 +312,7 @@ func TestOverviewShowsAPauseAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
 	w.Durables()
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	wantPausedBy := func(want string) {
 		t.Helper()
 		for _, r := range apitest.Must[*genbusv1.GetOverviewResponse](t)(client.GetOverview(ctx, &genbusv1.GetOverviewRequest{})).GetRoutes() {
@@ -337,7 +338,7 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{Name: "second", KeyEnv: "SECOND", Key: config.NewSecret(second)})
 	})
 	w.Durables()
-	client := genbusv1.NewOperatorServiceClient(w.Dial())
+	client := genbusv1grpc.NewOperatorServiceClient(w.Dial())
 	pause := func(key string) *genbusv1.RouteState {
 		t.Helper()
 		return apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(withKey(t.Context(), key), &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute})).GetRoute()
@@ -369,7 +370,7 @@ func TestAnUnheldJobOnAPausedRouteHasANotice(t *testing.T) {
 	t.Parallel()
 	w := &world{apitest.NewWith(t, apitest.Options{Change: []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, Replica: "another"})}
 	w.Durables()
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	created := w.Post("/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`, "Authorization", "Bearer "+acmeKey)
 	e := w.StartVideo("acme", created.Header.Get("Genbus-Job-Id"))
 	wantNotice := func(when string, want ...string) {
@@ -403,7 +404,7 @@ func TestPausedRouteRefusesInlineChats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.WithOperator)
 	w.Durables()
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	const body = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`
 	if a := w.Post("/v1/chat/completions", body); a.Status != http.StatusOK {
 		t.Fatalf("before: %d %s", a.Status, a.Body)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -68,7 +69,7 @@ func TestMessageThatDoesNotCome(t *testing.T) {
 		}
 		t.Run("longer than a message", func(t *testing.T) {
 			t.Parallel()
-			stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(genbusv1.NewChatServiceClient(w.Dial()).StreamChatCompletion(t.Context(),
+			stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(genbusv1grpc.NewChatServiceClient(w.Dial()).StreamChatCompletion(t.Context(),
 				&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
 					RawJson: []byte(strings.Replace(apitest.StreamBody, "sandbox-chat", "sandbox-chat:chunks=10,chunk_interval_ms=300", 1)),
 				}}}))

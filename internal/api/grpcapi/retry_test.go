@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
@@ -25,7 +26,7 @@ func keepRequests(c *config.Config) {
 func TestOperatorRetries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, keepRequests)
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	old := w.CreateVideo(apitest.ByAcme...)
 	retry := &genbusv1.RetryJobRequest{Kind: "video", Tenant: "acme", Id: old}
 	if _, err := client.RetryJob(ctx, retry); apitest.Reason(err) != "not_terminal" {
@@ -83,7 +84,7 @@ func TestOperatorRetries(t *testing.T) {
 func TestJobBodiesArePrivate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
-	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	client, ctx := genbusv1grpc.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	id := w.CreateVideo(apitest.ByAcme...)
 	if _, err := client.GetJobBodies(ctx, &genbusv1.GetJobBodiesRequest{Kind: "video", Tenant: "acme", Id: id}); apitest.Reason(err) != "bodies_private" {
 		t.Errorf("read: %v", err)

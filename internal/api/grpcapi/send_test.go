@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/errcode"
 )
@@ -19,7 +20,7 @@ func TestGRPCClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Core.WriteTimeout = 2 * time.Second // longer than the machine may stall within a write
-	c := genbusv1.NewChatServiceClient(w.Dial())
+	c := genbusv1grpc.NewChatServiceClient(w.Dial())
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(c.StreamChatCompletion(t.Context(),
 		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
 			RawJson: []byte(strings.Replace(apitest.StreamBody, "sandbox-chat", apitest.Endless, 1)),

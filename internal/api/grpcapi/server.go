@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
@@ -117,10 +118,10 @@ func newServer(o Options, h *healthService) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPing, Timeout: pingTimeout}),
 	)
-	i.register(s, genbusv1.VideoService_ServiceDesc, videoService{core: o.Core, log: o.Logger})
-	i.register(s, genbusv1.ChatService_ServiceDesc, chatService{core: o.Core, log: o.Logger})
-	i.register(s, genbusv1.ModelService_ServiceDesc, modelService{routes: o.Routes})
-	i.register(s, genbusv1.OperatorService_ServiceDesc, operatorService{core: o.Core, operator: o.Operator, log: o.Logger})
+	i.register(s, genbusv1grpc.VideoService_ServiceDesc, videoService{core: o.Core, log: o.Logger})
+	i.register(s, genbusv1grpc.ChatService_ServiceDesc, chatService{core: o.Core, log: o.Logger})
+	i.register(s, genbusv1grpc.ModelService_ServiceDesc, modelService{routes: o.Routes})
+	i.register(s, genbusv1grpc.OperatorService_ServiceDesc, operatorService{core: o.Core, operator: o.Operator, log: o.Logger})
 	i.register(s, grpc_health_v1.Health_ServiceDesc, h.server)
 	reflection.Register(s)
 	return s
@@ -193,19 +194,19 @@ func (i *interceptor) enter(c *call) (err error) {
 
 // videoService and chatService translate between gRPC and the core.
 type videoService struct {
-	genbusv1.UnimplementedVideoServiceServer
+	genbusv1grpc.UnimplementedVideoServiceServer
 	core *core.Core
 	log  *slog.Logger
 }
 
 type chatService struct {
-	genbusv1.UnimplementedChatServiceServer
+	genbusv1grpc.UnimplementedChatServiceServer
 	core *core.Core
 	log  *slog.Logger
 }
 
 type modelService struct {
-	genbusv1.UnimplementedModelServiceServer
+	genbusv1grpc.UnimplementedModelServiceServer
 	routes *routes.Table
 }
 

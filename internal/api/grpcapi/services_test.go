@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
@@ -25,7 +26,7 @@ import (
 func TestGRPCVideo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c := genbusv1.NewVideoServiceClient(w.Dial())
+	c := genbusv1grpc.NewVideoServiceClient(w.Dial())
 	var header metadata.MD
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "call-7")
 	created := apitest.Must[*genbusv1.CreateVideoTaskResponse](t)(c.CreateVideoTask(ctx, apitest.VideoRequest("a cat"), grpc.Header(&header)))
@@ -63,7 +64,7 @@ func TestGRPCErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	conn := w.Dial()
-	video, chats := genbusv1.NewVideoServiceClient(conn), genbusv1.NewChatServiceClient(conn)
+	video, chats := genbusv1grpc.NewVideoServiceClient(conn), genbusv1grpc.NewChatServiceClient(conn)
 	ctx := t.Context()
 	chat := func(raw string) *genbusv1.ChatRequest {
 		return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(raw)}}
@@ -86,7 +87,7 @@ func TestGRPCErrors(t *testing.T) {
 	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 	_, err = chats.CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: chat(strings.Replace(apitest.ChatBody, "sandbox-chat", "none", 1))})
 	apitest.CheckStatus(t, err, codes.NotFound, errcode.ModelNotFound)
-	_, err = genbusv1.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{Kind: "audio"})
+	_, err = genbusv1grpc.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{Kind: "audio"})
 	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(chats.StreamChatCompletion(ctx,
@@ -102,7 +103,7 @@ func TestGRPCKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants)
 	conn := w.Dial()
-	c := genbusv1.NewVideoServiceClient(conn)
+	c := genbusv1grpc.NewVideoServiceClient(conn)
 	as := func(key string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key, "idempotency-key", "k1", "genbus-labels", "a=b")
 	}
@@ -139,7 +140,7 @@ func TestGRPCKeys(t *testing.T) {
 func TestGRPCList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c := genbusv1.NewVideoServiceClient(w.Dial())
+	c := genbusv1grpc.NewVideoServiceClient(w.Dial())
 	var ids []string
 	for range 3 {
 		ids = append(ids, w.CreateVideo())
@@ -173,7 +174,7 @@ func TestGRPCCancel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	conn := w.Dial()
-	c := genbusv1.NewVideoServiceClient(conn)
+	c := genbusv1grpc.NewVideoServiceClient(conn)
 	queued, started, ended := w.CreateVideo(), w.CreateVideo(), w.CreateVideo()
 	w.StartVideo("default", started)
 	w.EndVideo(w.StartVideo("default", ended))
@@ -197,7 +198,7 @@ func TestGRPCCancel(t *testing.T) {
 		t.Errorf("the feed: %v, %v", done.Header, err)
 	}
 	chat := w.SubmitChat("")
-	m := apitest.Must[*genbusv1.CancelChatCompletionResponse](t)(genbusv1.NewChatServiceClient(conn).CancelChatCompletion(t.Context(), &genbusv1.CancelChatCompletionRequest{Id: chat}))
+	m := apitest.Must[*genbusv1.CancelChatCompletionResponse](t)(genbusv1grpc.NewChatServiceClient(conn).CancelChatCompletion(t.Context(), &genbusv1.CancelChatCompletionRequest{Id: chat}))
 	if m.GetChat().GetError().GetCode() != "cancelled" {
 		t.Errorf("chat %v", m)
 	}
@@ -207,7 +208,7 @@ func TestGRPCCancel(t *testing.T) {
 func TestCancelRacesWithTheHolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c := genbusv1.NewVideoServiceClient(w.Dial())
+	c := genbusv1grpc.NewVideoServiceClient(w.Dial())
 	for range 5 {
 		id := w.CreateVideo()
 		answers := make(chan *genbusv1.CancelVideoTaskResponse, 1)
@@ -232,7 +233,7 @@ func TestCancelRacesWithTheHolder(t *testing.T) {
 func TestGRPCChat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c := genbusv1.NewChatServiceClient(w.Dial())
+	c := genbusv1grpc.NewChatServiceClient(w.Dial())
 	req := &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 		Model: "sandbox-chat", Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: "hi"}}},
 	}}}
@@ -266,7 +267,7 @@ func TestGRPCChat(t *testing.T) {
 func TestGRPCQueuedChatAndWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c := genbusv1.NewChatServiceClient(w.Dial())
+	c := genbusv1grpc.NewChatServiceClient(w.Dial())
 	req := &genbusv1.ChatRequest{RequestId: "r1", Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(apitest.StreamBody)}}
 	submitted := apitest.Must[*genbusv1.SubmitChatCompletionResponse](t)(c.SubmitChatCompletion(t.Context(), &genbusv1.SubmitChatCompletionRequest{Request: req}))
 	id := submitted.GetChat().GetId()
@@ -344,7 +345,7 @@ func TestLargestBodyByGRPC(t *testing.T) {
 	w := newWorld(t, func(c *config.Config) {
 		c.HTTP.MaxBodyBytes, c.GRPC.MaxMessageBytes = limit, limit
 	})
-	videos := genbusv1.NewVideoServiceClient(w.Dial())
+	videos := genbusv1grpc.NewVideoServiceClient(w.Dial())
 	for size, want := range map[int]string{limit: "", limit + 1: "body_too_large"} {
 		const begin, end = `{"model":"sandbox-video","prompt":"p","image":"data:image/png;base64,`, `"}`
 		body := begin + strings.Repeat("x", size-len(begin)-len(end)) + end

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
+	"github.com/genbus/genbus/internal/grpcstatus"
 )
 
 // eventProgress is the name of SSE events that carry a genbus.v1.BulkProgress.
@@ -22,7 +23,7 @@ const eventProgress = "genbus.bulk.progress.v1"
 // bulkRoutes mounts the bulk actions. They do not use the generated gateway, which supports neither
 // server-sent events nor errors after the first message.
 func (h *Handler) bulkRoutes(conn grpc.ClientConnInterface) {
-	service := genbusv1.NewOperatorServiceClient(conn)
+	service := genbusv1grpc.NewOperatorServiceClient(conn)
 	h.mux.HandleFunc("POST "+operatorPrefix+"jobs/cancel", bulk(h, service.CancelJobs))
 	h.mux.HandleFunc("POST "+operatorPrefix+"dead-letters/redrive", bulk(h, service.RedriveDeadLetters))
 	h.mux.HandleFunc("POST "+operatorPrefix+"dead-letters/drop", bulk(h, service.DropDeadLetters))
@@ -77,7 +78,7 @@ func (x *exchange) bulk(call func(context.Context) (grpc.ServerStreamingClient[g
 	defer cancel() // stops the method if writing progress fails
 	stream, err := call(ctx)
 	if err != nil {
-		return errcode.FromStatus(err)
+		return grpcstatus.Error(err)
 	}
 	out := x.newSSE()
 	defer out.stop()
@@ -87,7 +88,7 @@ func (x *exchange) bulk(call func(context.Context) (grpc.ServerStreamingClient[g
 			return nil
 		}
 		if err != nil {
-			return out.endEvents(errcode.FromStatus(err))
+			return out.endEvents(grpcstatus.Error(err))
 		}
 		data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(p)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/config"
@@ -27,7 +28,7 @@ func TestContentIsNotAskedForBeforeCompletion(t *testing.T) {
 	t.Parallel()
 	up := apitest.NewHost(t, apitest.ServeFilm)
 	w := newWorld(t, apitest.UpstreamAt(up))
-	client := genbusv1.NewVideoServiceClient(w.Dial())
+	client := genbusv1grpc.NewVideoServiceClient(w.Dial())
 	check := func(id, word string) {
 		t.Helper()
 		for _, path := range []string{apitest.ContentOf(id), "/genbus" + apitest.ContentOf(id)} {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
@@ -54,7 +55,7 @@ func TestContentThatBreaksOff(t *testing.T) {
 				}
 			}
 			stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(
-				genbusv1.NewVideoServiceClient(w.Dial()).DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id}))
+				genbusv1grpc.NewVideoServiceClient(w.Dial()).DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id}))
 			_, err := apitest.ReadPieces(stream)
 			apitest.CheckStatus(t, err, codes.Unavailable, errcode.ContentUnavailable)
 		})
@@ -94,7 +95,7 @@ func TestContentOfACopyOutlivesItsUpstream(t *testing.T) {
 		t.Errorf("the second video: %d, %d bytes", a.Status, len(a.Body))
 	}
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(
-		genbusv1.NewVideoServiceClient(w.Dial()).DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id, Offset: 990}))
+		genbusv1grpc.NewVideoServiceClient(w.Dial()).DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id, Offset: 990}))
 	if data, err := apitest.ReadPieces(stream); err != nil || string(data) != string(apitest.Film[990:]) {
 		t.Errorf("gRPC: %q, %v", data, err)
 	}
@@ -121,7 +122,7 @@ func TestContentOfALongFileComesInPieces(t *testing.T) {
 	long := bytes.Repeat(apitest.Film, 700) // 700,000 bytes
 	blob, _ := w.archived("copy", long)
 	id := w.Completed(&genbusv1.Video{Archived: blob})
-	client := genbusv1.NewVideoServiceClient(w.Dial())
+	client := genbusv1grpc.NewVideoServiceClient(w.Dial())
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(
 		client.DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id, Offset: 1000, Length: 600_000}))
 	first := apitest.Must[*genbusv1.DownloadVideoResponse](t)(stream.Recv())

@@ -16,10 +16,11 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -29,10 +30,10 @@ import (
 func newGateway(ctx context.Context, conn *grpc.ClientConn, log *slog.Logger) (http.Handler, error) {
 	mux := gatewayMux(log)
 	err := errors.Join(
-		genbusv1.RegisterVideoServiceHandler(ctx, mux, conn),
-		genbusv1.RegisterChatServiceHandler(ctx, mux, conn),
-		genbusv1.RegisterModelServiceHandler(ctx, mux, conn),
-		genbusv1.RegisterOperatorServiceHandler(ctx, mux, conn),
+		genbusv1grpc.RegisterVideoServiceHandler(ctx, mux, conn),
+		genbusv1grpc.RegisterChatServiceHandler(ctx, mux, conn),
+		genbusv1grpc.RegisterModelServiceHandler(ctx, mux, conn),
+		genbusv1grpc.RegisterOperatorServiceHandler(ctx, mux, conn),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("register the JSON gateway: %w", err)
@@ -86,8 +87,8 @@ func toHeader(key string) (string, bool) {
 // here, because the answer does not contain their text.
 func gatewayErrors(log *slog.Logger) runtime.ErrorHandlerFunc {
 	return func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
-		f := errcode.FromStatus(err)
-		if !errcode.Ours(err) {
+		f := grpcstatus.Error(err)
+		if !grpcstatus.Ours(err) {
 			f = inOurWords(f, r)
 			if level, logged := core.LogLevel(ctx, f); logged {
 				log.Log(ctx, level, "gateway call failed", telemetry.KeyRequestID, w.Header().Get("X-Request-Id"),

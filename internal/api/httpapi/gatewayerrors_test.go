@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/grpcstatus"
 )
 
 // TestFailuresOfTheGatewayAreLogged checks that a failure whose text the caller does not get is in
@@ -27,7 +28,7 @@ func TestFailuresOfTheGatewayAreLogged(t *testing.T) {
 	}{
 		"the encoder's":        {errors.New("proto: field x contains invalid UTF-8"), 500, "proto: field x contains invalid UTF-8"},
 		"gRPC's":               {status.Error(codes.Internal, "grpc: failed to unmarshal"), 500, "grpc: failed to unmarshal"},
-		"a service's":          {errcode.New(errcode.Internal, "a bug"), 500, ""},
+		"a service's":          {grpcstatus.Of(errcode.New(errcode.Internal, "a bug")).Err(), 500, ""},
 		"a decoder's":          {status.Error(codes.InvalidArgument, "proto: syntax error"), 400, ""},
 		"a stopped server's":   {status.Error(codes.Unavailable, "the connection is closing"), 503, ""},
 		"of a caller who left": {status.FromContextError(context.Canceled).Err(), 499, ""},

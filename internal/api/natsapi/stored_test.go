@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/broker"
@@ -120,15 +121,15 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 	conn := w.Dial()
 	for name, call := range map[string]func(context.Context) error{
 		"CreateVideoTask": func(ctx context.Context) error {
-			_, err := genbusv1.NewVideoServiceClient(conn).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: video})
+			_, err := genbusv1grpc.NewVideoServiceClient(conn).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: video})
 			return err
 		},
 		"SubmitChatCompletion": func(ctx context.Context) error {
-			_, err := genbusv1.NewChatServiceClient(conn).SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: chat})
+			_, err := genbusv1grpc.NewChatServiceClient(conn).SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: chat})
 			return err
 		},
 		"CreateChatCompletion": func(ctx context.Context) error {
-			_, err := genbusv1.NewChatServiceClient(conn).CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: chat})
+			_, err := genbusv1grpc.NewChatServiceClient(conn).CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: chat})
 			return err
 		},
 	} {

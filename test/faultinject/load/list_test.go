@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/test/faultinject/check"
 )
@@ -21,7 +22,7 @@ import (
 // lister is a video service with some tasks. A page token is the number of the first task of the
 // page.
 type lister struct {
-	genbusv1.UnimplementedVideoServiceServer
+	genbusv1grpc.UnimplementedVideoServiceServer
 	tasks int
 
 	mu      sync.Mutex
@@ -67,7 +68,7 @@ func (l *lister) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func newListing(t *testing.T, service *lister) *Load {
 	t.Helper()
-	return newLoad(t, service, func(s *grpc.Server) { genbusv1.RegisterVideoServiceServer(s, service) })
+	return newLoad(t, service, func(s *grpc.Server) { genbusv1grpc.RegisterVideoServiceServer(s, service) })
 }
 
 // TestAListIsOnePageOrMore proves that the seed decides the requests for lists, and that each page

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
@@ -334,7 +335,7 @@ func TestAFollowerResumes(t *testing.T) {
 
 // watched is a video service that breaks off once.
 type watched struct {
-	genbusv1.UnimplementedVideoServiceServer
+	genbusv1grpc.UnimplementedVideoServiceServer
 	after []uint64
 }
 
@@ -358,7 +359,7 @@ func (w *watched) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc.Ser
 func TestAWatchResumes(t *testing.T) {
 	t.Parallel()
 	service := &watched{}
-	l := newLoad(t, http.NotFoundHandler(), func(s *grpc.Server) { genbusv1.RegisterVideoServiceServer(s, service) })
+	l := newLoad(t, http.NotFoundHandler(), func(s *grpc.Server) { genbusv1grpc.RegisterVideoServiceServer(s, service) })
 	c := l.with(entry{}, "")
 	c.follow = "watch"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

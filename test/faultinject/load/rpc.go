@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject/brief"
 	"github.com/genbus/genbus/test/faultinject/check"
@@ -24,12 +25,12 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 2 * time.Second,
 }
 
-func (l *Load) videos(at int) genbusv1.VideoServiceClient {
-	return genbusv1.NewVideoServiceClient(l.grpc[at])
+func (l *Load) videos(at int) genbusv1grpc.VideoServiceClient {
+	return genbusv1grpc.NewVideoServiceClient(l.grpc[at])
 }
 
-func (l *Load) chats(at int) genbusv1.ChatServiceClient {
-	return genbusv1.NewChatServiceClient(l.grpc[at])
+func (l *Load) chats(at int) genbusv1grpc.ChatServiceClient {
+	return genbusv1grpc.NewChatServiceClient(l.grpc[at])
 }
 
 func (c *client) rpc(ctx context.Context, at int, w wish, expires time.Time, a *answer) {

@@ -2,11 +2,11 @@
 // source: genbus/v1/operator_service.proto
 
 /*
-Package genbusv1 is a reverse proxy.
+Package genbusv1grpc is a reverse proxy.
 
 It translates gRPC into RESTful JSON APIs.
 */
-package genbusv1
+package genbusv1grpc
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
@@ -39,7 +40,7 @@ var filter_OperatorService_ListJobs_0 = &utilities.DoubleArray{Encoding: map[str
 
 func request_OperatorService_ListJobs_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListJobsRequest
+		protoReq genbusv1.ListJobsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -57,7 +58,7 @@ func request_OperatorService_ListJobs_0(ctx context.Context, marshaler runtime.M
 
 func local_request_OperatorService_ListJobs_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListJobsRequest
+		protoReq genbusv1.ListJobsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -74,7 +75,7 @@ var filter_OperatorService_GetJob_0 = &utilities.DoubleArray{Encoding: map[strin
 
 func request_OperatorService_GetJob_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetJobRequest
+		protoReq genbusv1.GetJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -101,7 +102,7 @@ func request_OperatorService_GetJob_0(ctx context.Context, marshaler runtime.Mar
 
 func local_request_OperatorService_GetJob_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetJobRequest
+		protoReq genbusv1.GetJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -127,7 +128,7 @@ var filter_OperatorService_ListDeadLetters_0 = &utilities.DoubleArray{Encoding: 
 
 func request_OperatorService_ListDeadLetters_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListDeadLettersRequest
+		protoReq genbusv1.ListDeadLettersRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -145,7 +146,7 @@ func request_OperatorService_ListDeadLetters_0(ctx context.Context, marshaler ru
 
 func local_request_OperatorService_ListDeadLetters_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListDeadLettersRequest
+		protoReq genbusv1.ListDeadLettersRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -162,7 +163,7 @@ var filter_OperatorService_GetDeadLetter_0 = &utilities.DoubleArray{Encoding: ma
 
 func request_OperatorService_GetDeadLetter_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetDeadLetterRequest
+		protoReq genbusv1.GetDeadLetterRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -189,7 +190,7 @@ func request_OperatorService_GetDeadLetter_0(ctx context.Context, marshaler runt
 
 func local_request_OperatorService_GetDeadLetter_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetDeadLetterRequest
+		protoReq genbusv1.GetDeadLetterRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -213,7 +214,7 @@ func local_request_OperatorService_GetDeadLetter_0(ctx context.Context, marshale
 
 func request_OperatorService_RedriveDeadLetter_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq RedriveDeadLetterRequest
+		protoReq genbusv1.RedriveDeadLetterRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -237,7 +238,7 @@ func request_OperatorService_RedriveDeadLetter_0(ctx context.Context, marshaler 
 
 func local_request_OperatorService_RedriveDeadLetter_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq RedriveDeadLetterRequest
+		protoReq genbusv1.RedriveDeadLetterRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -258,7 +259,7 @@ func local_request_OperatorService_RedriveDeadLetter_0(ctx context.Context, mars
 
 func request_OperatorService_DropDeadLetter_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq DropDeadLetterRequest
+		protoReq genbusv1.DropDeadLetterRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -279,7 +280,7 @@ func request_OperatorService_DropDeadLetter_0(ctx context.Context, marshaler run
 
 func local_request_OperatorService_DropDeadLetter_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq DropDeadLetterRequest
+		protoReq genbusv1.DropDeadLetterRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -297,7 +298,7 @@ func local_request_OperatorService_DropDeadLetter_0(ctx context.Context, marshal
 
 func request_OperatorService_AttachUpstreamTask_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq AttachUpstreamTaskRequest
+		protoReq genbusv1.AttachUpstreamTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -321,7 +322,7 @@ func request_OperatorService_AttachUpstreamTask_0(ctx context.Context, marshaler
 
 func local_request_OperatorService_AttachUpstreamTask_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq AttachUpstreamTaskRequest
+		protoReq genbusv1.AttachUpstreamTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -342,7 +343,7 @@ func local_request_OperatorService_AttachUpstreamTask_0(ctx context.Context, mar
 
 func request_OperatorService_LookUpUpstreamTask_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq LookUpUpstreamTaskRequest
+		protoReq genbusv1.LookUpUpstreamTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -366,7 +367,7 @@ func request_OperatorService_LookUpUpstreamTask_0(ctx context.Context, marshaler
 
 func local_request_OperatorService_LookUpUpstreamTask_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq LookUpUpstreamTaskRequest
+		protoReq genbusv1.LookUpUpstreamTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -387,7 +388,7 @@ func local_request_OperatorService_LookUpUpstreamTask_0(ctx context.Context, mar
 
 func request_OperatorService_CancelJob_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CancelJobRequest
+		protoReq genbusv1.CancelJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -411,7 +412,7 @@ func request_OperatorService_CancelJob_0(ctx context.Context, marshaler runtime.
 
 func local_request_OperatorService_CancelJob_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CancelJobRequest
+		protoReq genbusv1.CancelJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -434,7 +435,7 @@ var filter_OperatorService_EraseJob_0 = &utilities.DoubleArray{Encoding: map[str
 
 func request_OperatorService_EraseJob_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq EraseJobRequest
+		protoReq genbusv1.EraseJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -461,7 +462,7 @@ func request_OperatorService_EraseJob_0(ctx context.Context, marshaler runtime.M
 
 func local_request_OperatorService_EraseJob_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq EraseJobRequest
+		protoReq genbusv1.EraseJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -485,7 +486,7 @@ func local_request_OperatorService_EraseJob_0(ctx context.Context, marshaler run
 
 func request_OperatorService_ListRoutes_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListRoutesRequest
+		protoReq genbusv1.ListRoutesRequest
 		metadata runtime.ServerMetadata
 	)
 	if req.Body != nil {
@@ -497,7 +498,7 @@ func request_OperatorService_ListRoutes_0(ctx context.Context, marshaler runtime
 
 func local_request_OperatorService_ListRoutes_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListRoutesRequest
+		protoReq genbusv1.ListRoutesRequest
 		metadata runtime.ServerMetadata
 	)
 	msg, err := server.ListRoutes(ctx, &protoReq)
@@ -506,7 +507,7 @@ func local_request_OperatorService_ListRoutes_0(ctx context.Context, marshaler r
 
 func request_OperatorService_PauseRoute_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq PauseRouteRequest
+		protoReq genbusv1.PauseRouteRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -538,7 +539,7 @@ func request_OperatorService_PauseRoute_0(ctx context.Context, marshaler runtime
 
 func local_request_OperatorService_PauseRoute_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq PauseRouteRequest
+		protoReq genbusv1.PauseRouteRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -567,7 +568,7 @@ func local_request_OperatorService_PauseRoute_0(ctx context.Context, marshaler r
 
 func request_OperatorService_ResumeRoute_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ResumeRouteRequest
+		protoReq genbusv1.ResumeRouteRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -599,7 +600,7 @@ func request_OperatorService_ResumeRoute_0(ctx context.Context, marshaler runtim
 
 func local_request_OperatorService_ResumeRoute_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ResumeRouteRequest
+		protoReq genbusv1.ResumeRouteRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -628,7 +629,7 @@ func local_request_OperatorService_ResumeRoute_0(ctx context.Context, marshaler 
 
 func request_OperatorService_ListOrphans_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListOrphansRequest
+		protoReq genbusv1.ListOrphansRequest
 		metadata runtime.ServerMetadata
 	)
 	if req.Body != nil {
@@ -640,7 +641,7 @@ func request_OperatorService_ListOrphans_0(ctx context.Context, marshaler runtim
 
 func local_request_OperatorService_ListOrphans_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListOrphansRequest
+		protoReq genbusv1.ListOrphansRequest
 		metadata runtime.ServerMetadata
 	)
 	msg, err := server.ListOrphans(ctx, &protoReq)
@@ -649,7 +650,7 @@ func local_request_OperatorService_ListOrphans_0(ctx context.Context, marshaler 
 
 func request_OperatorService_FailOrphans_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq FailOrphansRequest
+		protoReq genbusv1.FailOrphansRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -681,7 +682,7 @@ func request_OperatorService_FailOrphans_0(ctx context.Context, marshaler runtim
 
 func local_request_OperatorService_FailOrphans_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq FailOrphansRequest
+		protoReq genbusv1.FailOrphansRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -712,7 +713,7 @@ var filter_OperatorService_ListTenants_0 = &utilities.DoubleArray{Encoding: map[
 
 func request_OperatorService_ListTenants_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListTenantsRequest
+		protoReq genbusv1.ListTenantsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -730,7 +731,7 @@ func request_OperatorService_ListTenants_0(ctx context.Context, marshaler runtim
 
 func local_request_OperatorService_ListTenants_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListTenantsRequest
+		protoReq genbusv1.ListTenantsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -745,7 +746,7 @@ func local_request_OperatorService_ListTenants_0(ctx context.Context, marshaler 
 
 func request_OperatorService_ListStreams_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListStreamsRequest
+		protoReq genbusv1.ListStreamsRequest
 		metadata runtime.ServerMetadata
 	)
 	if req.Body != nil {
@@ -757,7 +758,7 @@ func request_OperatorService_ListStreams_0(ctx context.Context, marshaler runtim
 
 func local_request_OperatorService_ListStreams_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListStreamsRequest
+		protoReq genbusv1.ListStreamsRequest
 		metadata runtime.ServerMetadata
 	)
 	msg, err := server.ListStreams(ctx, &protoReq)
@@ -766,7 +767,7 @@ func local_request_OperatorService_ListStreams_0(ctx context.Context, marshaler 
 
 func request_OperatorService_ListUpstreams_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListUpstreamsRequest
+		protoReq genbusv1.ListUpstreamsRequest
 		metadata runtime.ServerMetadata
 	)
 	if req.Body != nil {
@@ -778,7 +779,7 @@ func request_OperatorService_ListUpstreams_0(ctx context.Context, marshaler runt
 
 func local_request_OperatorService_ListUpstreams_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListUpstreamsRequest
+		protoReq genbusv1.ListUpstreamsRequest
 		metadata runtime.ServerMetadata
 	)
 	msg, err := server.ListUpstreams(ctx, &protoReq)
@@ -787,7 +788,7 @@ func local_request_OperatorService_ListUpstreams_0(ctx context.Context, marshale
 
 func request_OperatorService_ListReplicas_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListReplicasRequest
+		protoReq genbusv1.ListReplicasRequest
 		metadata runtime.ServerMetadata
 	)
 	if req.Body != nil {
@@ -799,7 +800,7 @@ func request_OperatorService_ListReplicas_0(ctx context.Context, marshaler runti
 
 func local_request_OperatorService_ListReplicas_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListReplicasRequest
+		protoReq genbusv1.ListReplicasRequest
 		metadata runtime.ServerMetadata
 	)
 	msg, err := server.ListReplicas(ctx, &protoReq)
@@ -810,7 +811,7 @@ var filter_OperatorService_ListAuditRecords_0 = &utilities.DoubleArray{Encoding:
 
 func request_OperatorService_ListAuditRecords_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListAuditRecordsRequest
+		protoReq genbusv1.ListAuditRecordsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -828,7 +829,7 @@ func request_OperatorService_ListAuditRecords_0(ctx context.Context, marshaler r
 
 func local_request_OperatorService_ListAuditRecords_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListAuditRecordsRequest
+		protoReq genbusv1.ListAuditRecordsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -843,7 +844,7 @@ func local_request_OperatorService_ListAuditRecords_0(ctx context.Context, marsh
 
 func request_OperatorService_GetOverview_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetOverviewRequest
+		protoReq genbusv1.GetOverviewRequest
 		metadata runtime.ServerMetadata
 	)
 	if req.Body != nil {
@@ -855,7 +856,7 @@ func request_OperatorService_GetOverview_0(ctx context.Context, marshaler runtim
 
 func local_request_OperatorService_GetOverview_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetOverviewRequest
+		protoReq genbusv1.GetOverviewRequest
 		metadata runtime.ServerMetadata
 	)
 	msg, err := server.GetOverview(ctx, &protoReq)
@@ -864,7 +865,7 @@ func local_request_OperatorService_GetOverview_0(ctx context.Context, marshaler 
 
 func request_OperatorService_RetryJob_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq RetryJobRequest
+		protoReq genbusv1.RetryJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -888,7 +889,7 @@ func request_OperatorService_RetryJob_0(ctx context.Context, marshaler runtime.M
 
 func local_request_OperatorService_RetryJob_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq RetryJobRequest
+		protoReq genbusv1.RetryJobRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -911,7 +912,7 @@ var filter_OperatorService_GetJobBodies_0 = &utilities.DoubleArray{Encoding: map
 
 func request_OperatorService_GetJobBodies_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetJobBodiesRequest
+		protoReq genbusv1.GetJobBodiesRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -938,7 +939,7 @@ func request_OperatorService_GetJobBodies_0(ctx context.Context, marshaler runti
 
 func local_request_OperatorService_GetJobBodies_0(ctx context.Context, marshaler runtime.Marshaler, server OperatorServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetJobBodiesRequest
+		protoReq genbusv1.GetJobBodiesRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)

@@ -6,10 +6,11 @@
 // - protoc             (unknown)
 // source: genbus/v1/video_service.proto
 
-package genbusv1
+package genbusv1grpc
 
 import (
 	context "context"
+	v1 "github.com/genbus/genbus/gen/genbus/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -38,23 +39,23 @@ const (
 // tenant comes from the API key, never from the request.
 type VideoServiceClient interface {
 	// CreateVideoTask answers when the task is stored. Errors: docs/errors.md.
-	CreateVideoTask(ctx context.Context, in *CreateVideoTaskRequest, opts ...grpc.CallOption) (*CreateVideoTaskResponse, error)
+	CreateVideoTask(ctx context.Context, in *v1.CreateVideoTaskRequest, opts ...grpc.CallOption) (*v1.CreateVideoTaskResponse, error)
 	// GetVideoTask returns the current state of the task.
-	GetVideoTask(ctx context.Context, in *GetVideoTaskRequest, opts ...grpc.CallOption) (*GetVideoTaskResponse, error)
+	GetVideoTask(ctx context.Context, in *v1.GetVideoTaskRequest, opts ...grpc.CallOption) (*v1.GetVideoTaskResponse, error)
 	// ListVideoTasks lists the tenant's tasks, newest first.
-	ListVideoTasks(ctx context.Context, in *ListVideoTasksRequest, opts ...grpc.CallOption) (*ListVideoTasksResponse, error)
+	ListVideoTasks(ctx context.Context, in *v1.ListVideoTasksRequest, opts ...grpc.CallOption) (*v1.ListVideoTasksResponse, error)
 	// CancelVideoTask ends a task. It returns an ended task unchanged. The upstream may still
 	// charge for a submitted task.
-	CancelVideoTask(ctx context.Context, in *CancelVideoTaskRequest, opts ...grpc.CallOption) (*CancelVideoTaskResponse, error)
+	CancelVideoTask(ctx context.Context, in *v1.CancelVideoTaskRequest, opts ...grpc.CallOption) (*v1.CancelVideoTaskResponse, error)
 	// WatchVideoTask sends the history, then every new event. It ends after the terminal
 	// event.
-	WatchVideoTask(ctx context.Context, in *WatchVideoTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchVideoTaskResponse], error)
+	WatchVideoTask(ctx context.Context, in *v1.WatchVideoTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchVideoTaskResponse], error)
 	// DeleteVideoTask erases a task: its events, stored bodies and archive. It cancels an
 	// unfinished task first.
-	DeleteVideoTask(ctx context.Context, in *DeleteVideoTaskRequest, opts ...grpc.CallOption) (*DeleteVideoTaskResponse, error)
+	DeleteVideoTask(ctx context.Context, in *v1.DeleteVideoTaskRequest, opts ...grpc.CallOption) (*v1.DeleteVideoTaskResponse, error)
 	// DownloadVideo sends the content of a completed task, from the archive if there is one,
 	// otherwise from the upstream.
-	DownloadVideo(ctx context.Context, in *DownloadVideoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadVideoResponse], error)
+	DownloadVideo(ctx context.Context, in *v1.DownloadVideoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.DownloadVideoResponse], error)
 }
 
 type videoServiceClient struct {
@@ -65,9 +66,9 @@ func NewVideoServiceClient(cc grpc.ClientConnInterface) VideoServiceClient {
 	return &videoServiceClient{cc}
 }
 
-func (c *videoServiceClient) CreateVideoTask(ctx context.Context, in *CreateVideoTaskRequest, opts ...grpc.CallOption) (*CreateVideoTaskResponse, error) {
+func (c *videoServiceClient) CreateVideoTask(ctx context.Context, in *v1.CreateVideoTaskRequest, opts ...grpc.CallOption) (*v1.CreateVideoTaskResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CreateVideoTaskResponse)
+	out := new(v1.CreateVideoTaskResponse)
 	err := c.cc.Invoke(ctx, VideoService_CreateVideoTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -75,9 +76,9 @@ func (c *videoServiceClient) CreateVideoTask(ctx context.Context, in *CreateVide
 	return out, nil
 }
 
-func (c *videoServiceClient) GetVideoTask(ctx context.Context, in *GetVideoTaskRequest, opts ...grpc.CallOption) (*GetVideoTaskResponse, error) {
+func (c *videoServiceClient) GetVideoTask(ctx context.Context, in *v1.GetVideoTaskRequest, opts ...grpc.CallOption) (*v1.GetVideoTaskResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetVideoTaskResponse)
+	out := new(v1.GetVideoTaskResponse)
 	err := c.cc.Invoke(ctx, VideoService_GetVideoTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -85,9 +86,9 @@ func (c *videoServiceClient) GetVideoTask(ctx context.Context, in *GetVideoTaskR
 	return out, nil
 }
 
-func (c *videoServiceClient) ListVideoTasks(ctx context.Context, in *ListVideoTasksRequest, opts ...grpc.CallOption) (*ListVideoTasksResponse, error) {
+func (c *videoServiceClient) ListVideoTasks(ctx context.Context, in *v1.ListVideoTasksRequest, opts ...grpc.CallOption) (*v1.ListVideoTasksResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListVideoTasksResponse)
+	out := new(v1.ListVideoTasksResponse)
 	err := c.cc.Invoke(ctx, VideoService_ListVideoTasks_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -95,9 +96,9 @@ func (c *videoServiceClient) ListVideoTasks(ctx context.Context, in *ListVideoTa
 	return out, nil
 }
 
-func (c *videoServiceClient) CancelVideoTask(ctx context.Context, in *CancelVideoTaskRequest, opts ...grpc.CallOption) (*CancelVideoTaskResponse, error) {
+func (c *videoServiceClient) CancelVideoTask(ctx context.Context, in *v1.CancelVideoTaskRequest, opts ...grpc.CallOption) (*v1.CancelVideoTaskResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CancelVideoTaskResponse)
+	out := new(v1.CancelVideoTaskResponse)
 	err := c.cc.Invoke(ctx, VideoService_CancelVideoTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -105,13 +106,13 @@ func (c *videoServiceClient) CancelVideoTask(ctx context.Context, in *CancelVide
 	return out, nil
 }
 
-func (c *videoServiceClient) WatchVideoTask(ctx context.Context, in *WatchVideoTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchVideoTaskResponse], error) {
+func (c *videoServiceClient) WatchVideoTask(ctx context.Context, in *v1.WatchVideoTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchVideoTaskResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &VideoService_ServiceDesc.Streams[0], VideoService_WatchVideoTask_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[WatchVideoTaskRequest, WatchVideoTaskResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.WatchVideoTaskRequest, v1.WatchVideoTaskResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -122,11 +123,11 @@ func (c *videoServiceClient) WatchVideoTask(ctx context.Context, in *WatchVideoT
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type VideoService_WatchVideoTaskClient = grpc.ServerStreamingClient[WatchVideoTaskResponse]
+type VideoService_WatchVideoTaskClient = grpc.ServerStreamingClient[v1.WatchVideoTaskResponse]
 
-func (c *videoServiceClient) DeleteVideoTask(ctx context.Context, in *DeleteVideoTaskRequest, opts ...grpc.CallOption) (*DeleteVideoTaskResponse, error) {
+func (c *videoServiceClient) DeleteVideoTask(ctx context.Context, in *v1.DeleteVideoTaskRequest, opts ...grpc.CallOption) (*v1.DeleteVideoTaskResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DeleteVideoTaskResponse)
+	out := new(v1.DeleteVideoTaskResponse)
 	err := c.cc.Invoke(ctx, VideoService_DeleteVideoTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -134,13 +135,13 @@ func (c *videoServiceClient) DeleteVideoTask(ctx context.Context, in *DeleteVide
 	return out, nil
 }
 
-func (c *videoServiceClient) DownloadVideo(ctx context.Context, in *DownloadVideoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadVideoResponse], error) {
+func (c *videoServiceClient) DownloadVideo(ctx context.Context, in *v1.DownloadVideoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.DownloadVideoResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &VideoService_ServiceDesc.Streams[1], VideoService_DownloadVideo_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[DownloadVideoRequest, DownloadVideoResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.DownloadVideoRequest, v1.DownloadVideoResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (c *videoServiceClient) DownloadVideo(ctx context.Context, in *DownloadVide
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type VideoService_DownloadVideoClient = grpc.ServerStreamingClient[DownloadVideoResponse]
+type VideoService_DownloadVideoClient = grpc.ServerStreamingClient[v1.DownloadVideoResponse]
 
 // VideoServiceServer is the server API for VideoService service.
 // All implementations must embed UnimplementedVideoServiceServer
@@ -161,23 +162,23 @@ type VideoService_DownloadVideoClient = grpc.ServerStreamingClient[DownloadVideo
 // tenant comes from the API key, never from the request.
 type VideoServiceServer interface {
 	// CreateVideoTask answers when the task is stored. Errors: docs/errors.md.
-	CreateVideoTask(context.Context, *CreateVideoTaskRequest) (*CreateVideoTaskResponse, error)
+	CreateVideoTask(context.Context, *v1.CreateVideoTaskRequest) (*v1.CreateVideoTaskResponse, error)
 	// GetVideoTask returns the current state of the task.
-	GetVideoTask(context.Context, *GetVideoTaskRequest) (*GetVideoTaskResponse, error)
+	GetVideoTask(context.Context, *v1.GetVideoTaskRequest) (*v1.GetVideoTaskResponse, error)
 	// ListVideoTasks lists the tenant's tasks, newest first.
-	ListVideoTasks(context.Context, *ListVideoTasksRequest) (*ListVideoTasksResponse, error)
+	ListVideoTasks(context.Context, *v1.ListVideoTasksRequest) (*v1.ListVideoTasksResponse, error)
 	// CancelVideoTask ends a task. It returns an ended task unchanged. The upstream may still
 	// charge for a submitted task.
-	CancelVideoTask(context.Context, *CancelVideoTaskRequest) (*CancelVideoTaskResponse, error)
+	CancelVideoTask(context.Context, *v1.CancelVideoTaskRequest) (*v1.CancelVideoTaskResponse, error)
 	// WatchVideoTask sends the history, then every new event. It ends after the terminal
 	// event.
-	WatchVideoTask(*WatchVideoTaskRequest, grpc.ServerStreamingServer[WatchVideoTaskResponse]) error
+	WatchVideoTask(*v1.WatchVideoTaskRequest, grpc.ServerStreamingServer[v1.WatchVideoTaskResponse]) error
 	// DeleteVideoTask erases a task: its events, stored bodies and archive. It cancels an
 	// unfinished task first.
-	DeleteVideoTask(context.Context, *DeleteVideoTaskRequest) (*DeleteVideoTaskResponse, error)
+	DeleteVideoTask(context.Context, *v1.DeleteVideoTaskRequest) (*v1.DeleteVideoTaskResponse, error)
 	// DownloadVideo sends the content of a completed task, from the archive if there is one,
 	// otherwise from the upstream.
-	DownloadVideo(*DownloadVideoRequest, grpc.ServerStreamingServer[DownloadVideoResponse]) error
+	DownloadVideo(*v1.DownloadVideoRequest, grpc.ServerStreamingServer[v1.DownloadVideoResponse]) error
 	mustEmbedUnimplementedVideoServiceServer()
 }
 
@@ -188,25 +189,25 @@ type VideoServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedVideoServiceServer struct{}
 
-func (UnimplementedVideoServiceServer) CreateVideoTask(context.Context, *CreateVideoTaskRequest) (*CreateVideoTaskResponse, error) {
+func (UnimplementedVideoServiceServer) CreateVideoTask(context.Context, *v1.CreateVideoTaskRequest) (*v1.CreateVideoTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateVideoTask not implemented")
 }
-func (UnimplementedVideoServiceServer) GetVideoTask(context.Context, *GetVideoTaskRequest) (*GetVideoTaskResponse, error) {
+func (UnimplementedVideoServiceServer) GetVideoTask(context.Context, *v1.GetVideoTaskRequest) (*v1.GetVideoTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetVideoTask not implemented")
 }
-func (UnimplementedVideoServiceServer) ListVideoTasks(context.Context, *ListVideoTasksRequest) (*ListVideoTasksResponse, error) {
+func (UnimplementedVideoServiceServer) ListVideoTasks(context.Context, *v1.ListVideoTasksRequest) (*v1.ListVideoTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListVideoTasks not implemented")
 }
-func (UnimplementedVideoServiceServer) CancelVideoTask(context.Context, *CancelVideoTaskRequest) (*CancelVideoTaskResponse, error) {
+func (UnimplementedVideoServiceServer) CancelVideoTask(context.Context, *v1.CancelVideoTaskRequest) (*v1.CancelVideoTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelVideoTask not implemented")
 }
-func (UnimplementedVideoServiceServer) WatchVideoTask(*WatchVideoTaskRequest, grpc.ServerStreamingServer[WatchVideoTaskResponse]) error {
+func (UnimplementedVideoServiceServer) WatchVideoTask(*v1.WatchVideoTaskRequest, grpc.ServerStreamingServer[v1.WatchVideoTaskResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchVideoTask not implemented")
 }
-func (UnimplementedVideoServiceServer) DeleteVideoTask(context.Context, *DeleteVideoTaskRequest) (*DeleteVideoTaskResponse, error) {
+func (UnimplementedVideoServiceServer) DeleteVideoTask(context.Context, *v1.DeleteVideoTaskRequest) (*v1.DeleteVideoTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteVideoTask not implemented")
 }
-func (UnimplementedVideoServiceServer) DownloadVideo(*DownloadVideoRequest, grpc.ServerStreamingServer[DownloadVideoResponse]) error {
+func (UnimplementedVideoServiceServer) DownloadVideo(*v1.DownloadVideoRequest, grpc.ServerStreamingServer[v1.DownloadVideoResponse]) error {
 	return status.Error(codes.Unimplemented, "method DownloadVideo not implemented")
 }
 func (UnimplementedVideoServiceServer) mustEmbedUnimplementedVideoServiceServer() {}
@@ -231,7 +232,7 @@ func RegisterVideoServiceServer(s grpc.ServiceRegistrar, srv VideoServiceServer)
 }
 
 func _VideoService_CreateVideoTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateVideoTaskRequest)
+	in := new(v1.CreateVideoTaskRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -243,13 +244,13 @@ func _VideoService_CreateVideoTask_Handler(srv interface{}, ctx context.Context,
 		FullMethod: VideoService_CreateVideoTask_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(VideoServiceServer).CreateVideoTask(ctx, req.(*CreateVideoTaskRequest))
+		return srv.(VideoServiceServer).CreateVideoTask(ctx, req.(*v1.CreateVideoTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _VideoService_GetVideoTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetVideoTaskRequest)
+	in := new(v1.GetVideoTaskRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -261,13 +262,13 @@ func _VideoService_GetVideoTask_Handler(srv interface{}, ctx context.Context, de
 		FullMethod: VideoService_GetVideoTask_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(VideoServiceServer).GetVideoTask(ctx, req.(*GetVideoTaskRequest))
+		return srv.(VideoServiceServer).GetVideoTask(ctx, req.(*v1.GetVideoTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _VideoService_ListVideoTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListVideoTasksRequest)
+	in := new(v1.ListVideoTasksRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -279,13 +280,13 @@ func _VideoService_ListVideoTasks_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: VideoService_ListVideoTasks_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(VideoServiceServer).ListVideoTasks(ctx, req.(*ListVideoTasksRequest))
+		return srv.(VideoServiceServer).ListVideoTasks(ctx, req.(*v1.ListVideoTasksRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _VideoService_CancelVideoTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CancelVideoTaskRequest)
+	in := new(v1.CancelVideoTaskRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -297,24 +298,24 @@ func _VideoService_CancelVideoTask_Handler(srv interface{}, ctx context.Context,
 		FullMethod: VideoService_CancelVideoTask_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(VideoServiceServer).CancelVideoTask(ctx, req.(*CancelVideoTaskRequest))
+		return srv.(VideoServiceServer).CancelVideoTask(ctx, req.(*v1.CancelVideoTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _VideoService_WatchVideoTask_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(WatchVideoTaskRequest)
+	m := new(v1.WatchVideoTaskRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(VideoServiceServer).WatchVideoTask(m, &grpc.GenericServerStream[WatchVideoTaskRequest, WatchVideoTaskResponse]{ServerStream: stream})
+	return srv.(VideoServiceServer).WatchVideoTask(m, &grpc.GenericServerStream[v1.WatchVideoTaskRequest, v1.WatchVideoTaskResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type VideoService_WatchVideoTaskServer = grpc.ServerStreamingServer[WatchVideoTaskResponse]
+type VideoService_WatchVideoTaskServer = grpc.ServerStreamingServer[v1.WatchVideoTaskResponse]
 
 func _VideoService_DeleteVideoTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DeleteVideoTaskRequest)
+	in := new(v1.DeleteVideoTaskRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -326,21 +327,21 @@ func _VideoService_DeleteVideoTask_Handler(srv interface{}, ctx context.Context,
 		FullMethod: VideoService_DeleteVideoTask_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(VideoServiceServer).DeleteVideoTask(ctx, req.(*DeleteVideoTaskRequest))
+		return srv.(VideoServiceServer).DeleteVideoTask(ctx, req.(*v1.DeleteVideoTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _VideoService_DownloadVideo_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(DownloadVideoRequest)
+	m := new(v1.DownloadVideoRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(VideoServiceServer).DownloadVideo(m, &grpc.GenericServerStream[DownloadVideoRequest, DownloadVideoResponse]{ServerStream: stream})
+	return srv.(VideoServiceServer).DownloadVideo(m, &grpc.GenericServerStream[v1.DownloadVideoRequest, v1.DownloadVideoResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type VideoService_DownloadVideoServer = grpc.ServerStreamingServer[DownloadVideoResponse]
+type VideoService_DownloadVideoServer = grpc.ServerStreamingServer[v1.DownloadVideoResponse]
 
 // VideoService_ServiceDesc is the grpc.ServiceDesc for VideoService service.
 // It's only intended for direct use with grpc.RegisterService,

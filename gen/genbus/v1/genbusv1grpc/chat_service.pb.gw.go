@@ -2,11 +2,11 @@
 // source: genbus/v1/chat_service.proto
 
 /*
-Package genbusv1 is a reverse proxy.
+Package genbusv1grpc is a reverse proxy.
 
 It translates gRPC into RESTful JSON APIs.
 */
-package genbusv1
+package genbusv1grpc
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
@@ -37,7 +38,7 @@ var (
 
 func request_ChatService_SubmitChatCompletion_0(ctx context.Context, marshaler runtime.Marshaler, client ChatServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq SubmitChatCompletionRequest
+		protoReq genbusv1.SubmitChatCompletionRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Request); err != nil && !errors.Is(err, io.EOF) {
@@ -52,7 +53,7 @@ func request_ChatService_SubmitChatCompletion_0(ctx context.Context, marshaler r
 
 func local_request_ChatService_SubmitChatCompletion_0(ctx context.Context, marshaler runtime.Marshaler, server ChatServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq SubmitChatCompletionRequest
+		protoReq genbusv1.SubmitChatCompletionRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Request); err != nil && !errors.Is(err, io.EOF) {
@@ -64,7 +65,7 @@ func local_request_ChatService_SubmitChatCompletion_0(ctx context.Context, marsh
 
 func request_ChatService_GetChatCompletion_0(ctx context.Context, marshaler runtime.Marshaler, client ChatServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetChatCompletionRequest
+		protoReq genbusv1.GetChatCompletionRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -85,7 +86,7 @@ func request_ChatService_GetChatCompletion_0(ctx context.Context, marshaler runt
 
 func local_request_ChatService_GetChatCompletion_0(ctx context.Context, marshaler runtime.Marshaler, server ChatServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetChatCompletionRequest
+		protoReq genbusv1.GetChatCompletionRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -103,7 +104,7 @@ func local_request_ChatService_GetChatCompletion_0(ctx context.Context, marshale
 
 func request_ChatService_CancelChatCompletion_0(ctx context.Context, marshaler runtime.Marshaler, client ChatServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CancelChatCompletionRequest
+		protoReq genbusv1.CancelChatCompletionRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -127,7 +128,7 @@ func request_ChatService_CancelChatCompletion_0(ctx context.Context, marshaler r
 
 func local_request_ChatService_CancelChatCompletion_0(ctx context.Context, marshaler runtime.Marshaler, server ChatServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CancelChatCompletionRequest
+		protoReq genbusv1.CancelChatCompletionRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)

@@ -6,10 +6,11 @@
 // - protoc             (unknown)
 // source: genbus/v1/operator_service.proto
 
-package genbusv1
+package genbusv1grpc
 
 import (
 	context "context"
+	v1 "github.com/genbus/genbus/gen/genbus/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -59,84 +60,84 @@ const (
 // Terminal jobs never change: a retry is a new job whose retry_of names the old one.
 type OperatorServiceClient interface {
 	// ListJobs lists the jobs of all tenants from the job index.
-	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
+	ListJobs(ctx context.Context, in *v1.ListJobsRequest, opts ...grpc.CallOption) (*v1.ListJobsResponse, error)
 	// GetJob returns a job of any tenant from the log, with its history, without its request
 	// and result.
-	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
+	GetJob(ctx context.Context, in *v1.GetJobRequest, opts ...grpc.CallOption) (*v1.GetJobResponse, error)
 	// ListDeadLetters lists dead letters: first of accepted jobs, then of rejected requests,
 	// each oldest first.
-	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
+	ListDeadLetters(ctx context.Context, in *v1.ListDeadLettersRequest, opts ...grpc.CallOption) (*v1.ListDeadLettersResponse, error)
 	// GetDeadLetter returns one complete dead letter.
-	GetDeadLetter(ctx context.Context, in *GetDeadLetterRequest, opts ...grpc.CallOption) (*GetDeadLetterResponse, error)
+	GetDeadLetter(ctx context.Context, in *v1.GetDeadLetterRequest, opts ...grpc.CallOption) (*v1.GetDeadLetterResponse, error)
 	// RedriveDeadLetter sends the dead letter's request again as a new job, and removes the
 	// dead letter. Two calls for one dead letter make one job. The upstream may charge for
 	// both jobs: look for the first one there before.
-	RedriveDeadLetter(ctx context.Context, in *RedriveDeadLetterRequest, opts ...grpc.CallOption) (*RedriveDeadLetterResponse, error)
+	RedriveDeadLetter(ctx context.Context, in *v1.RedriveDeadLetterRequest, opts ...grpc.CallOption) (*v1.RedriveDeadLetterResponse, error)
 	// DropDeadLetter removes a dead letter and its stored body.
-	DropDeadLetter(ctx context.Context, in *DropDeadLetterRequest, opts ...grpc.CallOption) (*DropDeadLetterResponse, error)
+	DropDeadLetter(ctx context.Context, in *v1.DropDeadLetterRequest, opts ...grpc.CallOption) (*v1.DropDeadLetterResponse, error)
 	// AttachUpstreamTask makes a new job for a video task that the upstream already has, from
 	// a dead letter with submission_outcome_unknown, orphaned_submission, upstream_removed or
 	// poisoned, and removes the dead letter. Nothing is submitted: the job begins in phase
 	// SUBMITTED and is polled. Two calls for one dead letter make one job.
-	AttachUpstreamTask(ctx context.Context, in *AttachUpstreamTaskRequest, opts ...grpc.CallOption) (*AttachUpstreamTaskResponse, error)
+	AttachUpstreamTask(ctx context.Context, in *v1.AttachUpstreamTaskRequest, opts ...grpc.CallOption) (*v1.AttachUpstreamTaskResponse, error)
 	// LookUpUpstreamTask asks the upstream for the task of a dead letter by our ID from the
 	// submission. It changes nothing; AttachUpstreamTask uses the result. If the protocol
 	// cannot find a task by such an ID, the call is refused with letter_unusable.
-	LookUpUpstreamTask(ctx context.Context, in *LookUpUpstreamTaskRequest, opts ...grpc.CallOption) (*LookUpUpstreamTaskResponse, error)
+	LookUpUpstreamTask(ctx context.Context, in *v1.LookUpUpstreamTaskRequest, opts ...grpc.CallOption) (*v1.LookUpUpstreamTaskResponse, error)
 	// CancelJob ends a job, like a cancel by its tenant. An ended job does not change.
-	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
+	CancelJob(ctx context.Context, in *v1.CancelJobRequest, opts ...grpc.CallOption) (*v1.CancelJobResponse, error)
 	// EraseJob removes a terminal job's events, chunks and stored bodies.
-	EraseJob(ctx context.Context, in *EraseJobRequest, opts ...grpc.CallOption) (*EraseJobResponse, error)
+	EraseJob(ctx context.Context, in *v1.EraseJobRequest, opts ...grpc.CallOption) (*v1.EraseJobResponse, error)
 	// ListRoutes returns the state of each route.
-	ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error)
+	ListRoutes(ctx context.Context, in *v1.ListRoutesRequest, opts ...grpc.CallOption) (*v1.ListRoutesResponse, error)
 	// PauseRoute stops the submission of waiting jobs, on all replicas. Held jobs continue,
 	// but if the holder stops, they wait for ResumeRoute too. Requests are still accepted and
 	// wait; inline chats are refused with route_paused.
-	PauseRoute(ctx context.Context, in *PauseRouteRequest, opts ...grpc.CallOption) (*PauseRouteResponse, error)
+	PauseRoute(ctx context.Context, in *v1.PauseRouteRequest, opts ...grpc.CallOption) (*v1.PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
-	ResumeRoute(ctx context.Context, in *ResumeRouteRequest, opts ...grpc.CallOption) (*ResumeRouteResponse, error)
+	ResumeRoute(ctx context.Context, in *v1.ResumeRouteRequest, opts ...grpc.CallOption) (*v1.ResumeRouteResponse, error)
 	// ListOrphans lists the unconfigured routes that have jobs. genbus does not touch these
 	// jobs.
-	ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error)
+	ListOrphans(ctx context.Context, in *v1.ListOrphansRequest, opts ...grpc.CallOption) (*v1.ListOrphansResponse, error)
 	// FailOrphans ends jobs of an unconfigured route, with upstream_removed, or with
 	// submission_outcome_unknown if their upstream may have them. A route without jobs is an
 	// empty success. Call it only if you know that no replica serves the route; if a replica
 	// waits for its jobs, the call is refused with still_held.
-	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
+	FailOrphans(ctx context.Context, in *v1.FailOrphansRequest, opts ...grpc.CallOption) (*v1.FailOrphansResponse, error)
 	// ListTenants returns the tenants with the most unfinished jobs.
-	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
+	ListTenants(ctx context.Context, in *v1.ListTenantsRequest, opts ...grpc.CallOption) (*v1.ListTenantsResponse, error)
 	// ListStreams returns the size and fill level of each stream.
-	ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error)
+	ListStreams(ctx context.Context, in *v1.ListStreamsRequest, opts ...grpc.CallOption) (*v1.ListStreamsResponse, error)
 	// ListUpstreams returns each upstream and its keys as seen by each replica: breakers,
 	// pauses, cooldowns, and failures of the last minutes.
-	ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error)
+	ListUpstreams(ctx context.Context, in *v1.ListUpstreamsRequest, opts ...grpc.CallOption) (*v1.ListUpstreamsResponse, error)
 	// ListReplicas returns the state of each replica.
-	ListReplicas(ctx context.Context, in *ListReplicasRequest, opts ...grpc.CallOption) (*ListReplicasResponse, error)
+	ListReplicas(ctx context.Context, in *v1.ListReplicasRequest, opts ...grpc.CallOption) (*v1.ListReplicasResponse, error)
 	// ListAuditRecords lists operator actions, newest first.
-	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
+	ListAuditRecords(ctx context.Context, in *v1.ListAuditRecordsRequest, opts ...grpc.CallOption) (*v1.ListAuditRecordsResponse, error)
 	// GetOverview returns the overview that the console shows each second. A replica builds it
 	// at most once a second for all callers, and only on request.
-	GetOverview(ctx context.Context, in *GetOverviewRequest, opts ...grpc.CallOption) (*GetOverviewResponse, error)
+	GetOverview(ctx context.Context, in *v1.GetOverviewRequest, opts ...grpc.CallOption) (*v1.GetOverviewResponse, error)
 	// RetryJob submits an ended job again, as a new job with its tenant, labels, protocol and
 	// archive, whose retry_of names it. The upstream may charge for both. An unfinished job is
 	// refused with not_terminal: cancel it first. A job that a replica still holds is refused
 	// with still_held: its upstream may still answer. A job with a dead letter is refused with
 	// letter_unresolved: redrive, attach or drop the dead letter.
-	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
+	RetryJob(ctx context.Context, in *v1.RetryJobRequest, opts ...grpc.CallOption) (*v1.RetryJobResponse, error)
 	// GetJobBodies returns the request of a job, if it is still stored, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
-	GetJobBodies(ctx context.Context, in *GetJobBodiesRequest, opts ...grpc.CallOption) (*GetJobBodiesResponse, error)
+	GetJobBodies(ctx context.Context, in *v1.GetJobBodiesRequest, opts ...grpc.CallOption) (*v1.GetJobBodiesResponse, error)
 	// CancelJobs cancels the unfinished jobs that match a filter, like CancelJob. The call
 	// does the work and reports progress: if the stream breaks, the run stops, and a call with
 	// the same token continues it. This also applies to the next three methods.
-	CancelJobs(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
+	CancelJobs(ctx context.Context, in *v1.CancelJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error)
 	// RedriveDeadLetters submits the requests of matching dead letters again, as new jobs.
-	RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
+	RedriveDeadLetters(ctx context.Context, in *v1.RedriveDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error)
 	// DropDeadLetters removes matching dead letters and their bodies.
-	DropDeadLetters(ctx context.Context, in *DropDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
+	DropDeadLetters(ctx context.Context, in *v1.DropDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error)
 	// AttachUpstreamTasks makes new jobs for tasks that upstreams already have, without
 	// submitting them.
-	AttachUpstreamTasks(ctx context.Context, in *AttachUpstreamTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error)
+	AttachUpstreamTasks(ctx context.Context, in *v1.AttachUpstreamTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error)
 }
 
 type operatorServiceClient struct {
@@ -147,9 +148,9 @@ func NewOperatorServiceClient(cc grpc.ClientConnInterface) OperatorServiceClient
 	return &operatorServiceClient{cc}
 }
 
-func (c *operatorServiceClient) ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error) {
+func (c *operatorServiceClient) ListJobs(ctx context.Context, in *v1.ListJobsRequest, opts ...grpc.CallOption) (*v1.ListJobsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListJobsResponse)
+	out := new(v1.ListJobsResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListJobs_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -157,9 +158,9 @@ func (c *operatorServiceClient) ListJobs(ctx context.Context, in *ListJobsReques
 	return out, nil
 }
 
-func (c *operatorServiceClient) GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error) {
+func (c *operatorServiceClient) GetJob(ctx context.Context, in *v1.GetJobRequest, opts ...grpc.CallOption) (*v1.GetJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetJobResponse)
+	out := new(v1.GetJobResponse)
 	err := c.cc.Invoke(ctx, OperatorService_GetJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -167,9 +168,9 @@ func (c *operatorServiceClient) GetJob(ctx context.Context, in *GetJobRequest, o
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error) {
+func (c *operatorServiceClient) ListDeadLetters(ctx context.Context, in *v1.ListDeadLettersRequest, opts ...grpc.CallOption) (*v1.ListDeadLettersResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListDeadLettersResponse)
+	out := new(v1.ListDeadLettersResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListDeadLetters_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -177,9 +178,9 @@ func (c *operatorServiceClient) ListDeadLetters(ctx context.Context, in *ListDea
 	return out, nil
 }
 
-func (c *operatorServiceClient) GetDeadLetter(ctx context.Context, in *GetDeadLetterRequest, opts ...grpc.CallOption) (*GetDeadLetterResponse, error) {
+func (c *operatorServiceClient) GetDeadLetter(ctx context.Context, in *v1.GetDeadLetterRequest, opts ...grpc.CallOption) (*v1.GetDeadLetterResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetDeadLetterResponse)
+	out := new(v1.GetDeadLetterResponse)
 	err := c.cc.Invoke(ctx, OperatorService_GetDeadLetter_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -187,9 +188,9 @@ func (c *operatorServiceClient) GetDeadLetter(ctx context.Context, in *GetDeadLe
 	return out, nil
 }
 
-func (c *operatorServiceClient) RedriveDeadLetter(ctx context.Context, in *RedriveDeadLetterRequest, opts ...grpc.CallOption) (*RedriveDeadLetterResponse, error) {
+func (c *operatorServiceClient) RedriveDeadLetter(ctx context.Context, in *v1.RedriveDeadLetterRequest, opts ...grpc.CallOption) (*v1.RedriveDeadLetterResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RedriveDeadLetterResponse)
+	out := new(v1.RedriveDeadLetterResponse)
 	err := c.cc.Invoke(ctx, OperatorService_RedriveDeadLetter_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -197,9 +198,9 @@ func (c *operatorServiceClient) RedriveDeadLetter(ctx context.Context, in *Redri
 	return out, nil
 }
 
-func (c *operatorServiceClient) DropDeadLetter(ctx context.Context, in *DropDeadLetterRequest, opts ...grpc.CallOption) (*DropDeadLetterResponse, error) {
+func (c *operatorServiceClient) DropDeadLetter(ctx context.Context, in *v1.DropDeadLetterRequest, opts ...grpc.CallOption) (*v1.DropDeadLetterResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DropDeadLetterResponse)
+	out := new(v1.DropDeadLetterResponse)
 	err := c.cc.Invoke(ctx, OperatorService_DropDeadLetter_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -207,9 +208,9 @@ func (c *operatorServiceClient) DropDeadLetter(ctx context.Context, in *DropDead
 	return out, nil
 }
 
-func (c *operatorServiceClient) AttachUpstreamTask(ctx context.Context, in *AttachUpstreamTaskRequest, opts ...grpc.CallOption) (*AttachUpstreamTaskResponse, error) {
+func (c *operatorServiceClient) AttachUpstreamTask(ctx context.Context, in *v1.AttachUpstreamTaskRequest, opts ...grpc.CallOption) (*v1.AttachUpstreamTaskResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(AttachUpstreamTaskResponse)
+	out := new(v1.AttachUpstreamTaskResponse)
 	err := c.cc.Invoke(ctx, OperatorService_AttachUpstreamTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -217,9 +218,9 @@ func (c *operatorServiceClient) AttachUpstreamTask(ctx context.Context, in *Atta
 	return out, nil
 }
 
-func (c *operatorServiceClient) LookUpUpstreamTask(ctx context.Context, in *LookUpUpstreamTaskRequest, opts ...grpc.CallOption) (*LookUpUpstreamTaskResponse, error) {
+func (c *operatorServiceClient) LookUpUpstreamTask(ctx context.Context, in *v1.LookUpUpstreamTaskRequest, opts ...grpc.CallOption) (*v1.LookUpUpstreamTaskResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(LookUpUpstreamTaskResponse)
+	out := new(v1.LookUpUpstreamTaskResponse)
 	err := c.cc.Invoke(ctx, OperatorService_LookUpUpstreamTask_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -227,9 +228,9 @@ func (c *operatorServiceClient) LookUpUpstreamTask(ctx context.Context, in *Look
 	return out, nil
 }
 
-func (c *operatorServiceClient) CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error) {
+func (c *operatorServiceClient) CancelJob(ctx context.Context, in *v1.CancelJobRequest, opts ...grpc.CallOption) (*v1.CancelJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CancelJobResponse)
+	out := new(v1.CancelJobResponse)
 	err := c.cc.Invoke(ctx, OperatorService_CancelJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -237,9 +238,9 @@ func (c *operatorServiceClient) CancelJob(ctx context.Context, in *CancelJobRequ
 	return out, nil
 }
 
-func (c *operatorServiceClient) EraseJob(ctx context.Context, in *EraseJobRequest, opts ...grpc.CallOption) (*EraseJobResponse, error) {
+func (c *operatorServiceClient) EraseJob(ctx context.Context, in *v1.EraseJobRequest, opts ...grpc.CallOption) (*v1.EraseJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(EraseJobResponse)
+	out := new(v1.EraseJobResponse)
 	err := c.cc.Invoke(ctx, OperatorService_EraseJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -247,9 +248,9 @@ func (c *operatorServiceClient) EraseJob(ctx context.Context, in *EraseJobReques
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error) {
+func (c *operatorServiceClient) ListRoutes(ctx context.Context, in *v1.ListRoutesRequest, opts ...grpc.CallOption) (*v1.ListRoutesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListRoutesResponse)
+	out := new(v1.ListRoutesResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListRoutes_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -257,9 +258,9 @@ func (c *operatorServiceClient) ListRoutes(ctx context.Context, in *ListRoutesRe
 	return out, nil
 }
 
-func (c *operatorServiceClient) PauseRoute(ctx context.Context, in *PauseRouteRequest, opts ...grpc.CallOption) (*PauseRouteResponse, error) {
+func (c *operatorServiceClient) PauseRoute(ctx context.Context, in *v1.PauseRouteRequest, opts ...grpc.CallOption) (*v1.PauseRouteResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PauseRouteResponse)
+	out := new(v1.PauseRouteResponse)
 	err := c.cc.Invoke(ctx, OperatorService_PauseRoute_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -267,9 +268,9 @@ func (c *operatorServiceClient) PauseRoute(ctx context.Context, in *PauseRouteRe
 	return out, nil
 }
 
-func (c *operatorServiceClient) ResumeRoute(ctx context.Context, in *ResumeRouteRequest, opts ...grpc.CallOption) (*ResumeRouteResponse, error) {
+func (c *operatorServiceClient) ResumeRoute(ctx context.Context, in *v1.ResumeRouteRequest, opts ...grpc.CallOption) (*v1.ResumeRouteResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ResumeRouteResponse)
+	out := new(v1.ResumeRouteResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ResumeRoute_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -277,9 +278,9 @@ func (c *operatorServiceClient) ResumeRoute(ctx context.Context, in *ResumeRoute
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error) {
+func (c *operatorServiceClient) ListOrphans(ctx context.Context, in *v1.ListOrphansRequest, opts ...grpc.CallOption) (*v1.ListOrphansResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListOrphansResponse)
+	out := new(v1.ListOrphansResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListOrphans_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -287,9 +288,9 @@ func (c *operatorServiceClient) ListOrphans(ctx context.Context, in *ListOrphans
 	return out, nil
 }
 
-func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error) {
+func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *v1.FailOrphansRequest, opts ...grpc.CallOption) (*v1.FailOrphansResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(FailOrphansResponse)
+	out := new(v1.FailOrphansResponse)
 	err := c.cc.Invoke(ctx, OperatorService_FailOrphans_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -297,9 +298,9 @@ func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *FailOrphans
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error) {
+func (c *operatorServiceClient) ListTenants(ctx context.Context, in *v1.ListTenantsRequest, opts ...grpc.CallOption) (*v1.ListTenantsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListTenantsResponse)
+	out := new(v1.ListTenantsResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListTenants_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -307,9 +308,9 @@ func (c *operatorServiceClient) ListTenants(ctx context.Context, in *ListTenants
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error) {
+func (c *operatorServiceClient) ListStreams(ctx context.Context, in *v1.ListStreamsRequest, opts ...grpc.CallOption) (*v1.ListStreamsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListStreamsResponse)
+	out := new(v1.ListStreamsResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListStreams_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -317,9 +318,9 @@ func (c *operatorServiceClient) ListStreams(ctx context.Context, in *ListStreams
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error) {
+func (c *operatorServiceClient) ListUpstreams(ctx context.Context, in *v1.ListUpstreamsRequest, opts ...grpc.CallOption) (*v1.ListUpstreamsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListUpstreamsResponse)
+	out := new(v1.ListUpstreamsResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListUpstreams_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -327,9 +328,9 @@ func (c *operatorServiceClient) ListUpstreams(ctx context.Context, in *ListUpstr
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListReplicas(ctx context.Context, in *ListReplicasRequest, opts ...grpc.CallOption) (*ListReplicasResponse, error) {
+func (c *operatorServiceClient) ListReplicas(ctx context.Context, in *v1.ListReplicasRequest, opts ...grpc.CallOption) (*v1.ListReplicasResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListReplicasResponse)
+	out := new(v1.ListReplicasResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListReplicas_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -337,9 +338,9 @@ func (c *operatorServiceClient) ListReplicas(ctx context.Context, in *ListReplic
 	return out, nil
 }
 
-func (c *operatorServiceClient) ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error) {
+func (c *operatorServiceClient) ListAuditRecords(ctx context.Context, in *v1.ListAuditRecordsRequest, opts ...grpc.CallOption) (*v1.ListAuditRecordsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListAuditRecordsResponse)
+	out := new(v1.ListAuditRecordsResponse)
 	err := c.cc.Invoke(ctx, OperatorService_ListAuditRecords_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -347,9 +348,9 @@ func (c *operatorServiceClient) ListAuditRecords(ctx context.Context, in *ListAu
 	return out, nil
 }
 
-func (c *operatorServiceClient) GetOverview(ctx context.Context, in *GetOverviewRequest, opts ...grpc.CallOption) (*GetOverviewResponse, error) {
+func (c *operatorServiceClient) GetOverview(ctx context.Context, in *v1.GetOverviewRequest, opts ...grpc.CallOption) (*v1.GetOverviewResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetOverviewResponse)
+	out := new(v1.GetOverviewResponse)
 	err := c.cc.Invoke(ctx, OperatorService_GetOverview_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -357,9 +358,9 @@ func (c *operatorServiceClient) GetOverview(ctx context.Context, in *GetOverview
 	return out, nil
 }
 
-func (c *operatorServiceClient) RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error) {
+func (c *operatorServiceClient) RetryJob(ctx context.Context, in *v1.RetryJobRequest, opts ...grpc.CallOption) (*v1.RetryJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RetryJobResponse)
+	out := new(v1.RetryJobResponse)
 	err := c.cc.Invoke(ctx, OperatorService_RetryJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -367,9 +368,9 @@ func (c *operatorServiceClient) RetryJob(ctx context.Context, in *RetryJobReques
 	return out, nil
 }
 
-func (c *operatorServiceClient) GetJobBodies(ctx context.Context, in *GetJobBodiesRequest, opts ...grpc.CallOption) (*GetJobBodiesResponse, error) {
+func (c *operatorServiceClient) GetJobBodies(ctx context.Context, in *v1.GetJobBodiesRequest, opts ...grpc.CallOption) (*v1.GetJobBodiesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetJobBodiesResponse)
+	out := new(v1.GetJobBodiesResponse)
 	err := c.cc.Invoke(ctx, OperatorService_GetJobBodies_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -377,13 +378,13 @@ func (c *operatorServiceClient) GetJobBodies(ctx context.Context, in *GetJobBodi
 	return out, nil
 }
 
-func (c *operatorServiceClient) CancelJobs(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
+func (c *operatorServiceClient) CancelJobs(ctx context.Context, in *v1.CancelJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[0], OperatorService_CancelJobs_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[CancelJobsRequest, BulkProgress]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.CancelJobsRequest, v1.BulkProgress]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -394,15 +395,15 @@ func (c *operatorServiceClient) CancelJobs(ctx context.Context, in *CancelJobsRe
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_CancelJobsClient = grpc.ServerStreamingClient[BulkProgress]
+type OperatorService_CancelJobsClient = grpc.ServerStreamingClient[v1.BulkProgress]
 
-func (c *operatorServiceClient) RedriveDeadLetters(ctx context.Context, in *RedriveDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
+func (c *operatorServiceClient) RedriveDeadLetters(ctx context.Context, in *v1.RedriveDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[1], OperatorService_RedriveDeadLetters_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[RedriveDeadLettersRequest, BulkProgress]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.RedriveDeadLettersRequest, v1.BulkProgress]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -413,15 +414,15 @@ func (c *operatorServiceClient) RedriveDeadLetters(ctx context.Context, in *Redr
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_RedriveDeadLettersClient = grpc.ServerStreamingClient[BulkProgress]
+type OperatorService_RedriveDeadLettersClient = grpc.ServerStreamingClient[v1.BulkProgress]
 
-func (c *operatorServiceClient) DropDeadLetters(ctx context.Context, in *DropDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
+func (c *operatorServiceClient) DropDeadLetters(ctx context.Context, in *v1.DropDeadLettersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[2], OperatorService_DropDeadLetters_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[DropDeadLettersRequest, BulkProgress]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.DropDeadLettersRequest, v1.BulkProgress]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -432,15 +433,15 @@ func (c *operatorServiceClient) DropDeadLetters(ctx context.Context, in *DropDea
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_DropDeadLettersClient = grpc.ServerStreamingClient[BulkProgress]
+type OperatorService_DropDeadLettersClient = grpc.ServerStreamingClient[v1.BulkProgress]
 
-func (c *operatorServiceClient) AttachUpstreamTasks(ctx context.Context, in *AttachUpstreamTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BulkProgress], error) {
+func (c *operatorServiceClient) AttachUpstreamTasks(ctx context.Context, in *v1.AttachUpstreamTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.BulkProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &OperatorService_ServiceDesc.Streams[3], OperatorService_AttachUpstreamTasks_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[AttachUpstreamTasksRequest, BulkProgress]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.AttachUpstreamTasksRequest, v1.BulkProgress]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -451,7 +452,7 @@ func (c *operatorServiceClient) AttachUpstreamTasks(ctx context.Context, in *Att
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_AttachUpstreamTasksClient = grpc.ServerStreamingClient[BulkProgress]
+type OperatorService_AttachUpstreamTasksClient = grpc.ServerStreamingClient[v1.BulkProgress]
 
 // OperatorServiceServer is the server API for OperatorService service.
 // All implementations must embed UnimplementedOperatorServiceServer
@@ -462,84 +463,84 @@ type OperatorService_AttachUpstreamTasksClient = grpc.ServerStreamingClient[Bulk
 // Terminal jobs never change: a retry is a new job whose retry_of names the old one.
 type OperatorServiceServer interface {
 	// ListJobs lists the jobs of all tenants from the job index.
-	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
+	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
 	// GetJob returns a job of any tenant from the log, with its history, without its request
 	// and result.
-	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
+	GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error)
 	// ListDeadLetters lists dead letters: first of accepted jobs, then of rejected requests,
 	// each oldest first.
-	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
+	ListDeadLetters(context.Context, *v1.ListDeadLettersRequest) (*v1.ListDeadLettersResponse, error)
 	// GetDeadLetter returns one complete dead letter.
-	GetDeadLetter(context.Context, *GetDeadLetterRequest) (*GetDeadLetterResponse, error)
+	GetDeadLetter(context.Context, *v1.GetDeadLetterRequest) (*v1.GetDeadLetterResponse, error)
 	// RedriveDeadLetter sends the dead letter's request again as a new job, and removes the
 	// dead letter. Two calls for one dead letter make one job. The upstream may charge for
 	// both jobs: look for the first one there before.
-	RedriveDeadLetter(context.Context, *RedriveDeadLetterRequest) (*RedriveDeadLetterResponse, error)
+	RedriveDeadLetter(context.Context, *v1.RedriveDeadLetterRequest) (*v1.RedriveDeadLetterResponse, error)
 	// DropDeadLetter removes a dead letter and its stored body.
-	DropDeadLetter(context.Context, *DropDeadLetterRequest) (*DropDeadLetterResponse, error)
+	DropDeadLetter(context.Context, *v1.DropDeadLetterRequest) (*v1.DropDeadLetterResponse, error)
 	// AttachUpstreamTask makes a new job for a video task that the upstream already has, from
 	// a dead letter with submission_outcome_unknown, orphaned_submission, upstream_removed or
 	// poisoned, and removes the dead letter. Nothing is submitted: the job begins in phase
 	// SUBMITTED and is polled. Two calls for one dead letter make one job.
-	AttachUpstreamTask(context.Context, *AttachUpstreamTaskRequest) (*AttachUpstreamTaskResponse, error)
+	AttachUpstreamTask(context.Context, *v1.AttachUpstreamTaskRequest) (*v1.AttachUpstreamTaskResponse, error)
 	// LookUpUpstreamTask asks the upstream for the task of a dead letter by our ID from the
 	// submission. It changes nothing; AttachUpstreamTask uses the result. If the protocol
 	// cannot find a task by such an ID, the call is refused with letter_unusable.
-	LookUpUpstreamTask(context.Context, *LookUpUpstreamTaskRequest) (*LookUpUpstreamTaskResponse, error)
+	LookUpUpstreamTask(context.Context, *v1.LookUpUpstreamTaskRequest) (*v1.LookUpUpstreamTaskResponse, error)
 	// CancelJob ends a job, like a cancel by its tenant. An ended job does not change.
-	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
+	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// EraseJob removes a terminal job's events, chunks and stored bodies.
-	EraseJob(context.Context, *EraseJobRequest) (*EraseJobResponse, error)
+	EraseJob(context.Context, *v1.EraseJobRequest) (*v1.EraseJobResponse, error)
 	// ListRoutes returns the state of each route.
-	ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error)
+	ListRoutes(context.Context, *v1.ListRoutesRequest) (*v1.ListRoutesResponse, error)
 	// PauseRoute stops the submission of waiting jobs, on all replicas. Held jobs continue,
 	// but if the holder stops, they wait for ResumeRoute too. Requests are still accepted and
 	// wait; inline chats are refused with route_paused.
-	PauseRoute(context.Context, *PauseRouteRequest) (*PauseRouteResponse, error)
+	PauseRoute(context.Context, *v1.PauseRouteRequest) (*v1.PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
-	ResumeRoute(context.Context, *ResumeRouteRequest) (*ResumeRouteResponse, error)
+	ResumeRoute(context.Context, *v1.ResumeRouteRequest) (*v1.ResumeRouteResponse, error)
 	// ListOrphans lists the unconfigured routes that have jobs. genbus does not touch these
 	// jobs.
-	ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error)
+	ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error)
 	// FailOrphans ends jobs of an unconfigured route, with upstream_removed, or with
 	// submission_outcome_unknown if their upstream may have them. A route without jobs is an
 	// empty success. Call it only if you know that no replica serves the route; if a replica
 	// waits for its jobs, the call is refused with still_held.
-	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
+	FailOrphans(context.Context, *v1.FailOrphansRequest) (*v1.FailOrphansResponse, error)
 	// ListTenants returns the tenants with the most unfinished jobs.
-	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
+	ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error)
 	// ListStreams returns the size and fill level of each stream.
-	ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error)
+	ListStreams(context.Context, *v1.ListStreamsRequest) (*v1.ListStreamsResponse, error)
 	// ListUpstreams returns each upstream and its keys as seen by each replica: breakers,
 	// pauses, cooldowns, and failures of the last minutes.
-	ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error)
+	ListUpstreams(context.Context, *v1.ListUpstreamsRequest) (*v1.ListUpstreamsResponse, error)
 	// ListReplicas returns the state of each replica.
-	ListReplicas(context.Context, *ListReplicasRequest) (*ListReplicasResponse, error)
+	ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error)
 	// ListAuditRecords lists operator actions, newest first.
-	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
+	ListAuditRecords(context.Context, *v1.ListAuditRecordsRequest) (*v1.ListAuditRecordsResponse, error)
 	// GetOverview returns the overview that the console shows each second. A replica builds it
 	// at most once a second for all callers, and only on request.
-	GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error)
+	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
 	// RetryJob submits an ended job again, as a new job with its tenant, labels, protocol and
 	// archive, whose retry_of names it. The upstream may charge for both. An unfinished job is
 	// refused with not_terminal: cancel it first. A job that a replica still holds is refused
 	// with still_held: its upstream may still answer. A job with a dead letter is refused with
 	// letter_unresolved: redrive, attach or drop the dead letter.
-	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
+	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	// GetJobBodies returns the request of a job, if it is still stored, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
-	GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error)
+	GetJobBodies(context.Context, *v1.GetJobBodiesRequest) (*v1.GetJobBodiesResponse, error)
 	// CancelJobs cancels the unfinished jobs that match a filter, like CancelJob. The call
 	// does the work and reports progress: if the stream breaks, the run stops, and a call with
 	// the same token continues it. This also applies to the next three methods.
-	CancelJobs(*CancelJobsRequest, grpc.ServerStreamingServer[BulkProgress]) error
+	CancelJobs(*v1.CancelJobsRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error
 	// RedriveDeadLetters submits the requests of matching dead letters again, as new jobs.
-	RedriveDeadLetters(*RedriveDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error
+	RedriveDeadLetters(*v1.RedriveDeadLettersRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error
 	// DropDeadLetters removes matching dead letters and their bodies.
-	DropDeadLetters(*DropDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error
+	DropDeadLetters(*v1.DropDeadLettersRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error
 	// AttachUpstreamTasks makes new jobs for tasks that upstreams already have, without
 	// submitting them.
-	AttachUpstreamTasks(*AttachUpstreamTasksRequest, grpc.ServerStreamingServer[BulkProgress]) error
+	AttachUpstreamTasks(*v1.AttachUpstreamTasksRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error
 	mustEmbedUnimplementedOperatorServiceServer()
 }
 
@@ -550,85 +551,85 @@ type OperatorServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedOperatorServiceServer struct{}
 
-func (UnimplementedOperatorServiceServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error) {
+func (UnimplementedOperatorServiceServer) ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
 }
-func (UnimplementedOperatorServiceServer) GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error) {
+func (UnimplementedOperatorServiceServer) GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetJob not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error) {
+func (UnimplementedOperatorServiceServer) ListDeadLetters(context.Context, *v1.ListDeadLettersRequest) (*v1.ListDeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeadLetters not implemented")
 }
-func (UnimplementedOperatorServiceServer) GetDeadLetter(context.Context, *GetDeadLetterRequest) (*GetDeadLetterResponse, error) {
+func (UnimplementedOperatorServiceServer) GetDeadLetter(context.Context, *v1.GetDeadLetterRequest) (*v1.GetDeadLetterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetDeadLetter not implemented")
 }
-func (UnimplementedOperatorServiceServer) RedriveDeadLetter(context.Context, *RedriveDeadLetterRequest) (*RedriveDeadLetterResponse, error) {
+func (UnimplementedOperatorServiceServer) RedriveDeadLetter(context.Context, *v1.RedriveDeadLetterRequest) (*v1.RedriveDeadLetterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RedriveDeadLetter not implemented")
 }
-func (UnimplementedOperatorServiceServer) DropDeadLetter(context.Context, *DropDeadLetterRequest) (*DropDeadLetterResponse, error) {
+func (UnimplementedOperatorServiceServer) DropDeadLetter(context.Context, *v1.DropDeadLetterRequest) (*v1.DropDeadLetterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DropDeadLetter not implemented")
 }
-func (UnimplementedOperatorServiceServer) AttachUpstreamTask(context.Context, *AttachUpstreamTaskRequest) (*AttachUpstreamTaskResponse, error) {
+func (UnimplementedOperatorServiceServer) AttachUpstreamTask(context.Context, *v1.AttachUpstreamTaskRequest) (*v1.AttachUpstreamTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AttachUpstreamTask not implemented")
 }
-func (UnimplementedOperatorServiceServer) LookUpUpstreamTask(context.Context, *LookUpUpstreamTaskRequest) (*LookUpUpstreamTaskResponse, error) {
+func (UnimplementedOperatorServiceServer) LookUpUpstreamTask(context.Context, *v1.LookUpUpstreamTaskRequest) (*v1.LookUpUpstreamTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LookUpUpstreamTask not implemented")
 }
-func (UnimplementedOperatorServiceServer) CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error) {
+func (UnimplementedOperatorServiceServer) CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelJob not implemented")
 }
-func (UnimplementedOperatorServiceServer) EraseJob(context.Context, *EraseJobRequest) (*EraseJobResponse, error) {
+func (UnimplementedOperatorServiceServer) EraseJob(context.Context, *v1.EraseJobRequest) (*v1.EraseJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EraseJob not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error) {
+func (UnimplementedOperatorServiceServer) ListRoutes(context.Context, *v1.ListRoutesRequest) (*v1.ListRoutesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRoutes not implemented")
 }
-func (UnimplementedOperatorServiceServer) PauseRoute(context.Context, *PauseRouteRequest) (*PauseRouteResponse, error) {
+func (UnimplementedOperatorServiceServer) PauseRoute(context.Context, *v1.PauseRouteRequest) (*v1.PauseRouteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PauseRoute not implemented")
 }
-func (UnimplementedOperatorServiceServer) ResumeRoute(context.Context, *ResumeRouteRequest) (*ResumeRouteResponse, error) {
+func (UnimplementedOperatorServiceServer) ResumeRoute(context.Context, *v1.ResumeRouteRequest) (*v1.ResumeRouteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeRoute not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error) {
+func (UnimplementedOperatorServiceServer) ListOrphans(context.Context, *v1.ListOrphansRequest) (*v1.ListOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListOrphans not implemented")
 }
-func (UnimplementedOperatorServiceServer) FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error) {
+func (UnimplementedOperatorServiceServer) FailOrphans(context.Context, *v1.FailOrphansRequest) (*v1.FailOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FailOrphans not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error) {
+func (UnimplementedOperatorServiceServer) ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTenants not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error) {
+func (UnimplementedOperatorServiceServer) ListStreams(context.Context, *v1.ListStreamsRequest) (*v1.ListStreamsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListStreams not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error) {
+func (UnimplementedOperatorServiceServer) ListUpstreams(context.Context, *v1.ListUpstreamsRequest) (*v1.ListUpstreamsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListUpstreams not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListReplicas(context.Context, *ListReplicasRequest) (*ListReplicasResponse, error) {
+func (UnimplementedOperatorServiceServer) ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListReplicas not implemented")
 }
-func (UnimplementedOperatorServiceServer) ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error) {
+func (UnimplementedOperatorServiceServer) ListAuditRecords(context.Context, *v1.ListAuditRecordsRequest) (*v1.ListAuditRecordsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAuditRecords not implemented")
 }
-func (UnimplementedOperatorServiceServer) GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error) {
+func (UnimplementedOperatorServiceServer) GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetOverview not implemented")
 }
-func (UnimplementedOperatorServiceServer) RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error) {
+func (UnimplementedOperatorServiceServer) RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryJob not implemented")
 }
-func (UnimplementedOperatorServiceServer) GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error) {
+func (UnimplementedOperatorServiceServer) GetJobBodies(context.Context, *v1.GetJobBodiesRequest) (*v1.GetJobBodiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetJobBodies not implemented")
 }
-func (UnimplementedOperatorServiceServer) CancelJobs(*CancelJobsRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+func (UnimplementedOperatorServiceServer) CancelJobs(*v1.CancelJobsRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error {
 	return status.Error(codes.Unimplemented, "method CancelJobs not implemented")
 }
-func (UnimplementedOperatorServiceServer) RedriveDeadLetters(*RedriveDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+func (UnimplementedOperatorServiceServer) RedriveDeadLetters(*v1.RedriveDeadLettersRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error {
 	return status.Error(codes.Unimplemented, "method RedriveDeadLetters not implemented")
 }
-func (UnimplementedOperatorServiceServer) DropDeadLetters(*DropDeadLettersRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+func (UnimplementedOperatorServiceServer) DropDeadLetters(*v1.DropDeadLettersRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error {
 	return status.Error(codes.Unimplemented, "method DropDeadLetters not implemented")
 }
-func (UnimplementedOperatorServiceServer) AttachUpstreamTasks(*AttachUpstreamTasksRequest, grpc.ServerStreamingServer[BulkProgress]) error {
+func (UnimplementedOperatorServiceServer) AttachUpstreamTasks(*v1.AttachUpstreamTasksRequest, grpc.ServerStreamingServer[v1.BulkProgress]) error {
 	return status.Error(codes.Unimplemented, "method AttachUpstreamTasks not implemented")
 }
 func (UnimplementedOperatorServiceServer) mustEmbedUnimplementedOperatorServiceServer() {}
@@ -653,7 +654,7 @@ func RegisterOperatorServiceServer(s grpc.ServiceRegistrar, srv OperatorServiceS
 }
 
 func _OperatorService_ListJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListJobsRequest)
+	in := new(v1.ListJobsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -665,13 +666,13 @@ func _OperatorService_ListJobs_Handler(srv interface{}, ctx context.Context, dec
 		FullMethod: OperatorService_ListJobs_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListJobs(ctx, req.(*ListJobsRequest))
+		return srv.(OperatorServiceServer).ListJobs(ctx, req.(*v1.ListJobsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_GetJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetJobRequest)
+	in := new(v1.GetJobRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -683,13 +684,13 @@ func _OperatorService_GetJob_Handler(srv interface{}, ctx context.Context, dec f
 		FullMethod: OperatorService_GetJob_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).GetJob(ctx, req.(*GetJobRequest))
+		return srv.(OperatorServiceServer).GetJob(ctx, req.(*v1.GetJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListDeadLettersRequest)
+	in := new(v1.ListDeadLettersRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -701,13 +702,13 @@ func _OperatorService_ListDeadLetters_Handler(srv interface{}, ctx context.Conte
 		FullMethod: OperatorService_ListDeadLetters_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListDeadLetters(ctx, req.(*ListDeadLettersRequest))
+		return srv.(OperatorServiceServer).ListDeadLetters(ctx, req.(*v1.ListDeadLettersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_GetDeadLetter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetDeadLetterRequest)
+	in := new(v1.GetDeadLetterRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -719,13 +720,13 @@ func _OperatorService_GetDeadLetter_Handler(srv interface{}, ctx context.Context
 		FullMethod: OperatorService_GetDeadLetter_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).GetDeadLetter(ctx, req.(*GetDeadLetterRequest))
+		return srv.(OperatorServiceServer).GetDeadLetter(ctx, req.(*v1.GetDeadLetterRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_RedriveDeadLetter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RedriveDeadLetterRequest)
+	in := new(v1.RedriveDeadLetterRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -737,13 +738,13 @@ func _OperatorService_RedriveDeadLetter_Handler(srv interface{}, ctx context.Con
 		FullMethod: OperatorService_RedriveDeadLetter_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).RedriveDeadLetter(ctx, req.(*RedriveDeadLetterRequest))
+		return srv.(OperatorServiceServer).RedriveDeadLetter(ctx, req.(*v1.RedriveDeadLetterRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_DropDeadLetter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DropDeadLetterRequest)
+	in := new(v1.DropDeadLetterRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -755,13 +756,13 @@ func _OperatorService_DropDeadLetter_Handler(srv interface{}, ctx context.Contex
 		FullMethod: OperatorService_DropDeadLetter_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).DropDeadLetter(ctx, req.(*DropDeadLetterRequest))
+		return srv.(OperatorServiceServer).DropDeadLetter(ctx, req.(*v1.DropDeadLetterRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_AttachUpstreamTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(AttachUpstreamTaskRequest)
+	in := new(v1.AttachUpstreamTaskRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -773,13 +774,13 @@ func _OperatorService_AttachUpstreamTask_Handler(srv interface{}, ctx context.Co
 		FullMethod: OperatorService_AttachUpstreamTask_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).AttachUpstreamTask(ctx, req.(*AttachUpstreamTaskRequest))
+		return srv.(OperatorServiceServer).AttachUpstreamTask(ctx, req.(*v1.AttachUpstreamTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_LookUpUpstreamTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(LookUpUpstreamTaskRequest)
+	in := new(v1.LookUpUpstreamTaskRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -791,13 +792,13 @@ func _OperatorService_LookUpUpstreamTask_Handler(srv interface{}, ctx context.Co
 		FullMethod: OperatorService_LookUpUpstreamTask_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).LookUpUpstreamTask(ctx, req.(*LookUpUpstreamTaskRequest))
+		return srv.(OperatorServiceServer).LookUpUpstreamTask(ctx, req.(*v1.LookUpUpstreamTaskRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_CancelJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CancelJobRequest)
+	in := new(v1.CancelJobRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -809,13 +810,13 @@ func _OperatorService_CancelJob_Handler(srv interface{}, ctx context.Context, de
 		FullMethod: OperatorService_CancelJob_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).CancelJob(ctx, req.(*CancelJobRequest))
+		return srv.(OperatorServiceServer).CancelJob(ctx, req.(*v1.CancelJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_EraseJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(EraseJobRequest)
+	in := new(v1.EraseJobRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -827,13 +828,13 @@ func _OperatorService_EraseJob_Handler(srv interface{}, ctx context.Context, dec
 		FullMethod: OperatorService_EraseJob_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).EraseJob(ctx, req.(*EraseJobRequest))
+		return srv.(OperatorServiceServer).EraseJob(ctx, req.(*v1.EraseJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListRoutesRequest)
+	in := new(v1.ListRoutesRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -845,13 +846,13 @@ func _OperatorService_ListRoutes_Handler(srv interface{}, ctx context.Context, d
 		FullMethod: OperatorService_ListRoutes_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListRoutes(ctx, req.(*ListRoutesRequest))
+		return srv.(OperatorServiceServer).ListRoutes(ctx, req.(*v1.ListRoutesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_PauseRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PauseRouteRequest)
+	in := new(v1.PauseRouteRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -863,13 +864,13 @@ func _OperatorService_PauseRoute_Handler(srv interface{}, ctx context.Context, d
 		FullMethod: OperatorService_PauseRoute_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).PauseRoute(ctx, req.(*PauseRouteRequest))
+		return srv.(OperatorServiceServer).PauseRoute(ctx, req.(*v1.PauseRouteRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ResumeRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResumeRouteRequest)
+	in := new(v1.ResumeRouteRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -881,13 +882,13 @@ func _OperatorService_ResumeRoute_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: OperatorService_ResumeRoute_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ResumeRoute(ctx, req.(*ResumeRouteRequest))
+		return srv.(OperatorServiceServer).ResumeRoute(ctx, req.(*v1.ResumeRouteRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListOrphansRequest)
+	in := new(v1.ListOrphansRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -899,13 +900,13 @@ func _OperatorService_ListOrphans_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: OperatorService_ListOrphans_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListOrphans(ctx, req.(*ListOrphansRequest))
+		return srv.(OperatorServiceServer).ListOrphans(ctx, req.(*v1.ListOrphansRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_FailOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(FailOrphansRequest)
+	in := new(v1.FailOrphansRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -917,13 +918,13 @@ func _OperatorService_FailOrphans_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: OperatorService_FailOrphans_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).FailOrphans(ctx, req.(*FailOrphansRequest))
+		return srv.(OperatorServiceServer).FailOrphans(ctx, req.(*v1.FailOrphansRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListTenants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListTenantsRequest)
+	in := new(v1.ListTenantsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -935,13 +936,13 @@ func _OperatorService_ListTenants_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: OperatorService_ListTenants_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListTenants(ctx, req.(*ListTenantsRequest))
+		return srv.(OperatorServiceServer).ListTenants(ctx, req.(*v1.ListTenantsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListStreams_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListStreamsRequest)
+	in := new(v1.ListStreamsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -953,13 +954,13 @@ func _OperatorService_ListStreams_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: OperatorService_ListStreams_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListStreams(ctx, req.(*ListStreamsRequest))
+		return srv.(OperatorServiceServer).ListStreams(ctx, req.(*v1.ListStreamsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListUpstreams_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListUpstreamsRequest)
+	in := new(v1.ListUpstreamsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -971,13 +972,13 @@ func _OperatorService_ListUpstreams_Handler(srv interface{}, ctx context.Context
 		FullMethod: OperatorService_ListUpstreams_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListUpstreams(ctx, req.(*ListUpstreamsRequest))
+		return srv.(OperatorServiceServer).ListUpstreams(ctx, req.(*v1.ListUpstreamsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListReplicas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListReplicasRequest)
+	in := new(v1.ListReplicasRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -989,13 +990,13 @@ func _OperatorService_ListReplicas_Handler(srv interface{}, ctx context.Context,
 		FullMethod: OperatorService_ListReplicas_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListReplicas(ctx, req.(*ListReplicasRequest))
+		return srv.(OperatorServiceServer).ListReplicas(ctx, req.(*v1.ListReplicasRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListAuditRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListAuditRecordsRequest)
+	in := new(v1.ListAuditRecordsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -1007,13 +1008,13 @@ func _OperatorService_ListAuditRecords_Handler(srv interface{}, ctx context.Cont
 		FullMethod: OperatorService_ListAuditRecords_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).ListAuditRecords(ctx, req.(*ListAuditRecordsRequest))
+		return srv.(OperatorServiceServer).ListAuditRecords(ctx, req.(*v1.ListAuditRecordsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_GetOverview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetOverviewRequest)
+	in := new(v1.GetOverviewRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -1025,13 +1026,13 @@ func _OperatorService_GetOverview_Handler(srv interface{}, ctx context.Context, 
 		FullMethod: OperatorService_GetOverview_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).GetOverview(ctx, req.(*GetOverviewRequest))
+		return srv.(OperatorServiceServer).GetOverview(ctx, req.(*v1.GetOverviewRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_RetryJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RetryJobRequest)
+	in := new(v1.RetryJobRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -1043,13 +1044,13 @@ func _OperatorService_RetryJob_Handler(srv interface{}, ctx context.Context, dec
 		FullMethod: OperatorService_RetryJob_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).RetryJob(ctx, req.(*RetryJobRequest))
+		return srv.(OperatorServiceServer).RetryJob(ctx, req.(*v1.RetryJobRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_GetJobBodies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetJobBodiesRequest)
+	in := new(v1.GetJobBodiesRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -1061,54 +1062,54 @@ func _OperatorService_GetJobBodies_Handler(srv interface{}, ctx context.Context,
 		FullMethod: OperatorService_GetJobBodies_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OperatorServiceServer).GetJobBodies(ctx, req.(*GetJobBodiesRequest))
+		return srv.(OperatorServiceServer).GetJobBodies(ctx, req.(*v1.GetJobBodiesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_CancelJobs_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(CancelJobsRequest)
+	m := new(v1.CancelJobsRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(OperatorServiceServer).CancelJobs(m, &grpc.GenericServerStream[CancelJobsRequest, BulkProgress]{ServerStream: stream})
+	return srv.(OperatorServiceServer).CancelJobs(m, &grpc.GenericServerStream[v1.CancelJobsRequest, v1.BulkProgress]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_CancelJobsServer = grpc.ServerStreamingServer[BulkProgress]
+type OperatorService_CancelJobsServer = grpc.ServerStreamingServer[v1.BulkProgress]
 
 func _OperatorService_RedriveDeadLetters_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(RedriveDeadLettersRequest)
+	m := new(v1.RedriveDeadLettersRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(OperatorServiceServer).RedriveDeadLetters(m, &grpc.GenericServerStream[RedriveDeadLettersRequest, BulkProgress]{ServerStream: stream})
+	return srv.(OperatorServiceServer).RedriveDeadLetters(m, &grpc.GenericServerStream[v1.RedriveDeadLettersRequest, v1.BulkProgress]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_RedriveDeadLettersServer = grpc.ServerStreamingServer[BulkProgress]
+type OperatorService_RedriveDeadLettersServer = grpc.ServerStreamingServer[v1.BulkProgress]
 
 func _OperatorService_DropDeadLetters_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(DropDeadLettersRequest)
+	m := new(v1.DropDeadLettersRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(OperatorServiceServer).DropDeadLetters(m, &grpc.GenericServerStream[DropDeadLettersRequest, BulkProgress]{ServerStream: stream})
+	return srv.(OperatorServiceServer).DropDeadLetters(m, &grpc.GenericServerStream[v1.DropDeadLettersRequest, v1.BulkProgress]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_DropDeadLettersServer = grpc.ServerStreamingServer[BulkProgress]
+type OperatorService_DropDeadLettersServer = grpc.ServerStreamingServer[v1.BulkProgress]
 
 func _OperatorService_AttachUpstreamTasks_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(AttachUpstreamTasksRequest)
+	m := new(v1.AttachUpstreamTasksRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(OperatorServiceServer).AttachUpstreamTasks(m, &grpc.GenericServerStream[AttachUpstreamTasksRequest, BulkProgress]{ServerStream: stream})
+	return srv.(OperatorServiceServer).AttachUpstreamTasks(m, &grpc.GenericServerStream[v1.AttachUpstreamTasksRequest, v1.BulkProgress]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type OperatorService_AttachUpstreamTasksServer = grpc.ServerStreamingServer[BulkProgress]
+type OperatorService_AttachUpstreamTasksServer = grpc.ServerStreamingServer[v1.BulkProgress]
 
 // OperatorService_ServiceDesc is the grpc.ServiceDesc for OperatorService service.
 // It's only intended for direct use with grpc.RegisterService,

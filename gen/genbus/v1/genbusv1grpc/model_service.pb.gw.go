@@ -2,11 +2,11 @@
 // source: genbus/v1/model_service.proto
 
 /*
-Package genbusv1 is a reverse proxy.
+Package genbusv1grpc is a reverse proxy.
 
 It translates gRPC into RESTful JSON APIs.
 */
-package genbusv1
+package genbusv1grpc
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
@@ -39,7 +40,7 @@ var filter_ModelService_ListModels_0 = &utilities.DoubleArray{Encoding: map[stri
 
 func request_ModelService_ListModels_0(ctx context.Context, marshaler runtime.Marshaler, client ModelServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListModelsRequest
+		protoReq genbusv1.ListModelsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -57,7 +58,7 @@ func request_ModelService_ListModels_0(ctx context.Context, marshaler runtime.Ma
 
 func local_request_ModelService_ListModels_0(ctx context.Context, marshaler runtime.Marshaler, server ModelServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListModelsRequest
+		protoReq genbusv1.ListModelsRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {

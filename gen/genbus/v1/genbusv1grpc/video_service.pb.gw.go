@@ -2,11 +2,11 @@
 // source: genbus/v1/video_service.proto
 
 /*
-Package genbusv1 is a reverse proxy.
+Package genbusv1grpc is a reverse proxy.
 
 It translates gRPC into RESTful JSON APIs.
 */
-package genbusv1
+package genbusv1grpc
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
@@ -37,7 +38,7 @@ var (
 
 func request_VideoService_CreateVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, client VideoServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CreateVideoTaskRequest
+		protoReq genbusv1.CreateVideoTaskRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Request); err != nil && !errors.Is(err, io.EOF) {
@@ -52,7 +53,7 @@ func request_VideoService_CreateVideoTask_0(ctx context.Context, marshaler runti
 
 func local_request_VideoService_CreateVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, server VideoServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CreateVideoTaskRequest
+		protoReq genbusv1.CreateVideoTaskRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq.Request); err != nil && !errors.Is(err, io.EOF) {
@@ -64,7 +65,7 @@ func local_request_VideoService_CreateVideoTask_0(ctx context.Context, marshaler
 
 func request_VideoService_GetVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, client VideoServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetVideoTaskRequest
+		protoReq genbusv1.GetVideoTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -85,7 +86,7 @@ func request_VideoService_GetVideoTask_0(ctx context.Context, marshaler runtime.
 
 func local_request_VideoService_GetVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, server VideoServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq GetVideoTaskRequest
+		protoReq genbusv1.GetVideoTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -105,7 +106,7 @@ var filter_VideoService_ListVideoTasks_0 = &utilities.DoubleArray{Encoding: map[
 
 func request_VideoService_ListVideoTasks_0(ctx context.Context, marshaler runtime.Marshaler, client VideoServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListVideoTasksRequest
+		protoReq genbusv1.ListVideoTasksRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -123,7 +124,7 @@ func request_VideoService_ListVideoTasks_0(ctx context.Context, marshaler runtim
 
 func local_request_VideoService_ListVideoTasks_0(ctx context.Context, marshaler runtime.Marshaler, server VideoServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq ListVideoTasksRequest
+		protoReq genbusv1.ListVideoTasksRequest
 		metadata runtime.ServerMetadata
 	)
 	if err := req.ParseForm(); err != nil {
@@ -138,7 +139,7 @@ func local_request_VideoService_ListVideoTasks_0(ctx context.Context, marshaler 
 
 func request_VideoService_CancelVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, client VideoServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CancelVideoTaskRequest
+		protoReq genbusv1.CancelVideoTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -162,7 +163,7 @@ func request_VideoService_CancelVideoTask_0(ctx context.Context, marshaler runti
 
 func local_request_VideoService_CancelVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, server VideoServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq CancelVideoTaskRequest
+		protoReq genbusv1.CancelVideoTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -183,7 +184,7 @@ func local_request_VideoService_CancelVideoTask_0(ctx context.Context, marshaler
 
 func request_VideoService_DeleteVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, client VideoServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq DeleteVideoTaskRequest
+		protoReq genbusv1.DeleteVideoTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)
@@ -204,7 +205,7 @@ func request_VideoService_DeleteVideoTask_0(ctx context.Context, marshaler runti
 
 func local_request_VideoService_DeleteVideoTask_0(ctx context.Context, marshaler runtime.Marshaler, server VideoServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
-		protoReq DeleteVideoTaskRequest
+		protoReq genbusv1.DeleteVideoTaskRequest
 		metadata runtime.ServerMetadata
 		err      error
 	)

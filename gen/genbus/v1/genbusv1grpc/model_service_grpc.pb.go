@@ -6,10 +6,11 @@
 // - protoc             (unknown)
 // source: genbus/v1/model_service.proto
 
-package genbusv1
+package genbusv1grpc
 
 import (
 	context "context"
+	v1 "github.com/genbus/genbus/gen/genbus/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -31,7 +32,7 @@ const (
 // ModelService lists the models that the routes serve.
 type ModelServiceClient interface {
 	// ListModels lists the models of all routes.
-	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
+	ListModels(ctx context.Context, in *v1.ListModelsRequest, opts ...grpc.CallOption) (*v1.ListModelsResponse, error)
 }
 
 type modelServiceClient struct {
@@ -42,9 +43,9 @@ func NewModelServiceClient(cc grpc.ClientConnInterface) ModelServiceClient {
 	return &modelServiceClient{cc}
 }
 
-func (c *modelServiceClient) ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error) {
+func (c *modelServiceClient) ListModels(ctx context.Context, in *v1.ListModelsRequest, opts ...grpc.CallOption) (*v1.ListModelsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListModelsResponse)
+	out := new(v1.ListModelsResponse)
 	err := c.cc.Invoke(ctx, ModelService_ListModels_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (c *modelServiceClient) ListModels(ctx context.Context, in *ListModelsReque
 // ModelService lists the models that the routes serve.
 type ModelServiceServer interface {
 	// ListModels lists the models of all routes.
-	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
+	ListModels(context.Context, *v1.ListModelsRequest) (*v1.ListModelsResponse, error)
 	mustEmbedUnimplementedModelServiceServer()
 }
 
@@ -70,7 +71,7 @@ type ModelServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedModelServiceServer struct{}
 
-func (UnimplementedModelServiceServer) ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error) {
+func (UnimplementedModelServiceServer) ListModels(context.Context, *v1.ListModelsRequest) (*v1.ListModelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListModels not implemented")
 }
 func (UnimplementedModelServiceServer) mustEmbedUnimplementedModelServiceServer() {}
@@ -95,7 +96,7 @@ func RegisterModelServiceServer(s grpc.ServiceRegistrar, srv ModelServiceServer)
 }
 
 func _ModelService_ListModels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListModelsRequest)
+	in := new(v1.ListModelsRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func _ModelService_ListModels_Handler(srv interface{}, ctx context.Context, dec 
 		FullMethod: ModelService_ListModels_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ModelServiceServer).ListModels(ctx, req.(*ListModelsRequest))
+		return srv.(ModelServiceServer).ListModels(ctx, req.(*v1.ListModelsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }

@@ -6,10 +6,11 @@
 // - protoc             (unknown)
 // source: genbus/v1/chat_service.proto
 
-package genbusv1
+package genbusv1grpc
 
 import (
 	context "context"
+	v1 "github.com/genbus/genbus/gen/genbus/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -37,20 +38,20 @@ const (
 // jobs. The tenant comes from the API key, never from the request.
 type ChatServiceClient interface {
 	// CreateChatCompletion answers with the whole reply.
-	CreateChatCompletion(ctx context.Context, in *CreateChatCompletionRequest, opts ...grpc.CallOption) (*CreateChatCompletionResponse, error)
+	CreateChatCompletion(ctx context.Context, in *v1.CreateChatCompletionRequest, opts ...grpc.CallOption) (*v1.CreateChatCompletionResponse, error)
 	// StreamChatCompletion sends the reply block by block. A stream that ends without an error
 	// is complete.
-	StreamChatCompletion(ctx context.Context, in *StreamChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamChatCompletionResponse], error)
+	StreamChatCompletion(ctx context.Context, in *v1.StreamChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StreamChatCompletionResponse], error)
 	// SubmitChatCompletion answers when the chat is stored; follow it with
 	// WatchChatCompletion.
-	SubmitChatCompletion(ctx context.Context, in *SubmitChatCompletionRequest, opts ...grpc.CallOption) (*SubmitChatCompletionResponse, error)
+	SubmitChatCompletion(ctx context.Context, in *v1.SubmitChatCompletionRequest, opts ...grpc.CallOption) (*v1.SubmitChatCompletionResponse, error)
 	// GetChatCompletion returns the current state of the chat.
-	GetChatCompletion(ctx context.Context, in *GetChatCompletionRequest, opts ...grpc.CallOption) (*GetChatCompletionResponse, error)
+	GetChatCompletion(ctx context.Context, in *v1.GetChatCompletionRequest, opts ...grpc.CallOption) (*v1.GetChatCompletionResponse, error)
 	// WatchChatCompletion sends the stored events and chunks, then every new one. It ends
 	// after the terminal event.
-	WatchChatCompletion(ctx context.Context, in *WatchChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChatCompletionResponse], error)
+	WatchChatCompletion(ctx context.Context, in *v1.WatchChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchChatCompletionResponse], error)
 	// CancelChatCompletion ends a chat. It returns an ended chat unchanged.
-	CancelChatCompletion(ctx context.Context, in *CancelChatCompletionRequest, opts ...grpc.CallOption) (*CancelChatCompletionResponse, error)
+	CancelChatCompletion(ctx context.Context, in *v1.CancelChatCompletionRequest, opts ...grpc.CallOption) (*v1.CancelChatCompletionResponse, error)
 }
 
 type chatServiceClient struct {
@@ -61,9 +62,9 @@ func NewChatServiceClient(cc grpc.ClientConnInterface) ChatServiceClient {
 	return &chatServiceClient{cc}
 }
 
-func (c *chatServiceClient) CreateChatCompletion(ctx context.Context, in *CreateChatCompletionRequest, opts ...grpc.CallOption) (*CreateChatCompletionResponse, error) {
+func (c *chatServiceClient) CreateChatCompletion(ctx context.Context, in *v1.CreateChatCompletionRequest, opts ...grpc.CallOption) (*v1.CreateChatCompletionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CreateChatCompletionResponse)
+	out := new(v1.CreateChatCompletionResponse)
 	err := c.cc.Invoke(ctx, ChatService_CreateChatCompletion_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -71,13 +72,13 @@ func (c *chatServiceClient) CreateChatCompletion(ctx context.Context, in *Create
 	return out, nil
 }
 
-func (c *chatServiceClient) StreamChatCompletion(ctx context.Context, in *StreamChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamChatCompletionResponse], error) {
+func (c *chatServiceClient) StreamChatCompletion(ctx context.Context, in *v1.StreamChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.StreamChatCompletionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ChatService_ServiceDesc.Streams[0], ChatService_StreamChatCompletion_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[StreamChatCompletionRequest, StreamChatCompletionResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.StreamChatCompletionRequest, v1.StreamChatCompletionResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -88,11 +89,11 @@ func (c *chatServiceClient) StreamChatCompletion(ctx context.Context, in *Stream
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ChatService_StreamChatCompletionClient = grpc.ServerStreamingClient[StreamChatCompletionResponse]
+type ChatService_StreamChatCompletionClient = grpc.ServerStreamingClient[v1.StreamChatCompletionResponse]
 
-func (c *chatServiceClient) SubmitChatCompletion(ctx context.Context, in *SubmitChatCompletionRequest, opts ...grpc.CallOption) (*SubmitChatCompletionResponse, error) {
+func (c *chatServiceClient) SubmitChatCompletion(ctx context.Context, in *v1.SubmitChatCompletionRequest, opts ...grpc.CallOption) (*v1.SubmitChatCompletionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SubmitChatCompletionResponse)
+	out := new(v1.SubmitChatCompletionResponse)
 	err := c.cc.Invoke(ctx, ChatService_SubmitChatCompletion_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -100,9 +101,9 @@ func (c *chatServiceClient) SubmitChatCompletion(ctx context.Context, in *Submit
 	return out, nil
 }
 
-func (c *chatServiceClient) GetChatCompletion(ctx context.Context, in *GetChatCompletionRequest, opts ...grpc.CallOption) (*GetChatCompletionResponse, error) {
+func (c *chatServiceClient) GetChatCompletion(ctx context.Context, in *v1.GetChatCompletionRequest, opts ...grpc.CallOption) (*v1.GetChatCompletionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetChatCompletionResponse)
+	out := new(v1.GetChatCompletionResponse)
 	err := c.cc.Invoke(ctx, ChatService_GetChatCompletion_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -110,13 +111,13 @@ func (c *chatServiceClient) GetChatCompletion(ctx context.Context, in *GetChatCo
 	return out, nil
 }
 
-func (c *chatServiceClient) WatchChatCompletion(ctx context.Context, in *WatchChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChatCompletionResponse], error) {
+func (c *chatServiceClient) WatchChatCompletion(ctx context.Context, in *v1.WatchChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchChatCompletionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ChatService_ServiceDesc.Streams[1], ChatService_WatchChatCompletion_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[WatchChatCompletionRequest, WatchChatCompletionResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[v1.WatchChatCompletionRequest, v1.WatchChatCompletionResponse]{ClientStream: stream}
 	if err := x.ClientStream.SendMsg(in); err != nil {
 		return nil, err
 	}
@@ -127,11 +128,11 @@ func (c *chatServiceClient) WatchChatCompletion(ctx context.Context, in *WatchCh
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ChatService_WatchChatCompletionClient = grpc.ServerStreamingClient[WatchChatCompletionResponse]
+type ChatService_WatchChatCompletionClient = grpc.ServerStreamingClient[v1.WatchChatCompletionResponse]
 
-func (c *chatServiceClient) CancelChatCompletion(ctx context.Context, in *CancelChatCompletionRequest, opts ...grpc.CallOption) (*CancelChatCompletionResponse, error) {
+func (c *chatServiceClient) CancelChatCompletion(ctx context.Context, in *v1.CancelChatCompletionRequest, opts ...grpc.CallOption) (*v1.CancelChatCompletionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CancelChatCompletionResponse)
+	out := new(v1.CancelChatCompletionResponse)
 	err := c.cc.Invoke(ctx, ChatService_CancelChatCompletion_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -147,20 +148,20 @@ func (c *chatServiceClient) CancelChatCompletion(ctx context.Context, in *Cancel
 // jobs. The tenant comes from the API key, never from the request.
 type ChatServiceServer interface {
 	// CreateChatCompletion answers with the whole reply.
-	CreateChatCompletion(context.Context, *CreateChatCompletionRequest) (*CreateChatCompletionResponse, error)
+	CreateChatCompletion(context.Context, *v1.CreateChatCompletionRequest) (*v1.CreateChatCompletionResponse, error)
 	// StreamChatCompletion sends the reply block by block. A stream that ends without an error
 	// is complete.
-	StreamChatCompletion(*StreamChatCompletionRequest, grpc.ServerStreamingServer[StreamChatCompletionResponse]) error
+	StreamChatCompletion(*v1.StreamChatCompletionRequest, grpc.ServerStreamingServer[v1.StreamChatCompletionResponse]) error
 	// SubmitChatCompletion answers when the chat is stored; follow it with
 	// WatchChatCompletion.
-	SubmitChatCompletion(context.Context, *SubmitChatCompletionRequest) (*SubmitChatCompletionResponse, error)
+	SubmitChatCompletion(context.Context, *v1.SubmitChatCompletionRequest) (*v1.SubmitChatCompletionResponse, error)
 	// GetChatCompletion returns the current state of the chat.
-	GetChatCompletion(context.Context, *GetChatCompletionRequest) (*GetChatCompletionResponse, error)
+	GetChatCompletion(context.Context, *v1.GetChatCompletionRequest) (*v1.GetChatCompletionResponse, error)
 	// WatchChatCompletion sends the stored events and chunks, then every new one. It ends
 	// after the terminal event.
-	WatchChatCompletion(*WatchChatCompletionRequest, grpc.ServerStreamingServer[WatchChatCompletionResponse]) error
+	WatchChatCompletion(*v1.WatchChatCompletionRequest, grpc.ServerStreamingServer[v1.WatchChatCompletionResponse]) error
 	// CancelChatCompletion ends a chat. It returns an ended chat unchanged.
-	CancelChatCompletion(context.Context, *CancelChatCompletionRequest) (*CancelChatCompletionResponse, error)
+	CancelChatCompletion(context.Context, *v1.CancelChatCompletionRequest) (*v1.CancelChatCompletionResponse, error)
 	mustEmbedUnimplementedChatServiceServer()
 }
 
@@ -171,22 +172,22 @@ type ChatServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedChatServiceServer struct{}
 
-func (UnimplementedChatServiceServer) CreateChatCompletion(context.Context, *CreateChatCompletionRequest) (*CreateChatCompletionResponse, error) {
+func (UnimplementedChatServiceServer) CreateChatCompletion(context.Context, *v1.CreateChatCompletionRequest) (*v1.CreateChatCompletionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateChatCompletion not implemented")
 }
-func (UnimplementedChatServiceServer) StreamChatCompletion(*StreamChatCompletionRequest, grpc.ServerStreamingServer[StreamChatCompletionResponse]) error {
+func (UnimplementedChatServiceServer) StreamChatCompletion(*v1.StreamChatCompletionRequest, grpc.ServerStreamingServer[v1.StreamChatCompletionResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamChatCompletion not implemented")
 }
-func (UnimplementedChatServiceServer) SubmitChatCompletion(context.Context, *SubmitChatCompletionRequest) (*SubmitChatCompletionResponse, error) {
+func (UnimplementedChatServiceServer) SubmitChatCompletion(context.Context, *v1.SubmitChatCompletionRequest) (*v1.SubmitChatCompletionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitChatCompletion not implemented")
 }
-func (UnimplementedChatServiceServer) GetChatCompletion(context.Context, *GetChatCompletionRequest) (*GetChatCompletionResponse, error) {
+func (UnimplementedChatServiceServer) GetChatCompletion(context.Context, *v1.GetChatCompletionRequest) (*v1.GetChatCompletionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetChatCompletion not implemented")
 }
-func (UnimplementedChatServiceServer) WatchChatCompletion(*WatchChatCompletionRequest, grpc.ServerStreamingServer[WatchChatCompletionResponse]) error {
+func (UnimplementedChatServiceServer) WatchChatCompletion(*v1.WatchChatCompletionRequest, grpc.ServerStreamingServer[v1.WatchChatCompletionResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchChatCompletion not implemented")
 }
-func (UnimplementedChatServiceServer) CancelChatCompletion(context.Context, *CancelChatCompletionRequest) (*CancelChatCompletionResponse, error) {
+func (UnimplementedChatServiceServer) CancelChatCompletion(context.Context, *v1.CancelChatCompletionRequest) (*v1.CancelChatCompletionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelChatCompletion not implemented")
 }
 func (UnimplementedChatServiceServer) mustEmbedUnimplementedChatServiceServer() {}
@@ -211,7 +212,7 @@ func RegisterChatServiceServer(s grpc.ServiceRegistrar, srv ChatServiceServer) {
 }
 
 func _ChatService_CreateChatCompletion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateChatCompletionRequest)
+	in := new(v1.CreateChatCompletionRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -223,24 +224,24 @@ func _ChatService_CreateChatCompletion_Handler(srv interface{}, ctx context.Cont
 		FullMethod: ChatService_CreateChatCompletion_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ChatServiceServer).CreateChatCompletion(ctx, req.(*CreateChatCompletionRequest))
+		return srv.(ChatServiceServer).CreateChatCompletion(ctx, req.(*v1.CreateChatCompletionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ChatService_StreamChatCompletion_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(StreamChatCompletionRequest)
+	m := new(v1.StreamChatCompletionRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(ChatServiceServer).StreamChatCompletion(m, &grpc.GenericServerStream[StreamChatCompletionRequest, StreamChatCompletionResponse]{ServerStream: stream})
+	return srv.(ChatServiceServer).StreamChatCompletion(m, &grpc.GenericServerStream[v1.StreamChatCompletionRequest, v1.StreamChatCompletionResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ChatService_StreamChatCompletionServer = grpc.ServerStreamingServer[StreamChatCompletionResponse]
+type ChatService_StreamChatCompletionServer = grpc.ServerStreamingServer[v1.StreamChatCompletionResponse]
 
 func _ChatService_SubmitChatCompletion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SubmitChatCompletionRequest)
+	in := new(v1.SubmitChatCompletionRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -252,13 +253,13 @@ func _ChatService_SubmitChatCompletion_Handler(srv interface{}, ctx context.Cont
 		FullMethod: ChatService_SubmitChatCompletion_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ChatServiceServer).SubmitChatCompletion(ctx, req.(*SubmitChatCompletionRequest))
+		return srv.(ChatServiceServer).SubmitChatCompletion(ctx, req.(*v1.SubmitChatCompletionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ChatService_GetChatCompletion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetChatCompletionRequest)
+	in := new(v1.GetChatCompletionRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -270,24 +271,24 @@ func _ChatService_GetChatCompletion_Handler(srv interface{}, ctx context.Context
 		FullMethod: ChatService_GetChatCompletion_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ChatServiceServer).GetChatCompletion(ctx, req.(*GetChatCompletionRequest))
+		return srv.(ChatServiceServer).GetChatCompletion(ctx, req.(*v1.GetChatCompletionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
 func _ChatService_WatchChatCompletion_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(WatchChatCompletionRequest)
+	m := new(v1.WatchChatCompletionRequest)
 	if err := stream.RecvMsg(m); err != nil {
 		return err
 	}
-	return srv.(ChatServiceServer).WatchChatCompletion(m, &grpc.GenericServerStream[WatchChatCompletionRequest, WatchChatCompletionResponse]{ServerStream: stream})
+	return srv.(ChatServiceServer).WatchChatCompletion(m, &grpc.GenericServerStream[v1.WatchChatCompletionRequest, v1.WatchChatCompletionResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ChatService_WatchChatCompletionServer = grpc.ServerStreamingServer[WatchChatCompletionResponse]
+type ChatService_WatchChatCompletionServer = grpc.ServerStreamingServer[v1.WatchChatCompletionResponse]
 
 func _ChatService_CancelChatCompletion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CancelChatCompletionRequest)
+	in := new(v1.CancelChatCompletionRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -299,7 +300,7 @@ func _ChatService_CancelChatCompletion_Handler(srv interface{}, ctx context.Cont
 		FullMethod: ChatService_CancelChatCompletion_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ChatServiceServer).CancelChatCompletion(ctx, req.(*CancelChatCompletionRequest))
+		return srv.(ChatServiceServer).CancelChatCompletion(ctx, req.(*v1.CancelChatCompletionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
