@@ -29,7 +29,6 @@ type cli struct {
 	Sandbox  sandboxCommand   `cmd:"" help:"Run only the sandbox, a fake upstream, at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). Model names control its behaviour, such as sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
 	Key      keyCommand       `cmd:"" help:"Make keys for tenants and operators."`
 	Operator command.Operator `cmd:"" help:"Operate a running genbus: jobs, dead letters, bulk actions, routes, tenants, audit."`
-	Proto    protoCommand     `cmd:"" help:"Write the contract for other languages: .proto files and a descriptor set."`
 	Config   configCommand    `cmd:"" help:"Check or print the configuration, or print an example."`
 	Health   healthCommand    `cmd:"" help:"Check whether a genbus on this machine is ready."`
 	Version  versionCommand   `cmd:"" help:"Print the version."`

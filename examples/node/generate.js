@@ -1,6 +1,6 @@
-// Generates gen/ from proto/genbus.binpb, the output of `service proto --out proto`. It
-// passes the descriptor set to protoc-gen-es, so you need neither protoc nor buf. If you
-// have one of them, you can use it instead.
+// Generates gen/ from descriptor.binpb, the contract that genbus serves at /genbus/v1/descriptor.binpb.
+// It passes the descriptor set to protoc-gen-es, so you need neither protoc nor buf. If you have one of
+// them, you can use it instead.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { CodeGeneratorRequestSchema, CodeGeneratorResponseSchema, FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
 
 const here = dirname(fileURLToPath(import.meta.url));
-const { file } = fromBinary(FileDescriptorSetSchema, readFileSync(join(here, 'proto', 'genbus.binpb')));
+const { file } = fromBinary(FileDescriptorSetSchema, readFileSync(join(here, 'descriptor.binpb')));
 const request = create(CodeGeneratorRequestSchema, {
   parameter: 'target=js+dts,import_extension=js',
   fileToGenerate: file.map((f) => f.name).filter((name) => name.startsWith('genbus/')),

@@ -13,7 +13,7 @@ import (
 
 // Site serves the documents and the page. It builds each on its first request and keeps it.
 type Site struct {
-	openAPI, asyncAPI, page http.Handler
+	openAPI, asyncAPI, descriptors, page http.Handler
 }
 
 // NewSite returns the site for o.
@@ -26,6 +26,10 @@ func NewSite(o Options) *Site {
 		asyncAPI: lazy(func() (*file, error) {
 			raw, err := AsyncAPI(o.Names)
 			return newFile("application/json", raw), err
+		}),
+		descriptors: lazy(func() (*file, error) {
+			raw, err := Descriptors()
+			return newFile("application/protobuf", raw), err
 		}),
 		page: lazy(func() (*file, error) {
 			html, policy, err := page()
@@ -42,6 +46,9 @@ func (s *Site) OpenAPI() http.Handler { return s.openAPI }
 
 // AsyncAPI serves the document of the NATS subjects and messages.
 func (s *Site) AsyncAPI() http.Handler { return s.asyncAPI }
+
+// Descriptors serves the Protobuf contract as a google.protobuf.FileDescriptorSet.
+func (s *Site) Descriptors() http.Handler { return s.descriptors }
 
 // Page serves the page that shows both documents. It requests them from its own folder.
 func (s *Site) Page() http.Handler { return s.page }

@@ -181,5 +181,5 @@ func (w *world) filled(template, method, films string) string {
 	default:
 		id = w.CreateVideo()
 	}
-	return strings.NewReplacer("{id}", id, "{model}", "sandbox-chat").Replace(template)
+	return strings.NewReplacer("{id}", id, "{model}", "sandbox-chat", "{file}", "video.proto").Replace(template)
 }

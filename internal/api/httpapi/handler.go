@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/proto"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/propagation"
@@ -85,6 +86,9 @@ const (
 	pathOpenAPI  = "/openapi.json"
 	pathAsyncAPI = "/asyncapi.json"
 	pathDocs     = "/docs"
+
+	pathDescriptors = "/genbus/v1/descriptor.binpb"
+	pathProto       = "/genbus/v1/proto/{file}"
 )
 
 // New returns a Handler. It uses ctx only to register the generated handlers. It fails if they
@@ -114,6 +118,8 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
+	h.mux.Handle("GET "+pathDescriptors, site.Descriptors())
+	h.mux.HandleFunc("GET "+pathProto, serveProto)
 	h.mux.Handle("GET "+pathDocs, site.Page())
 	if o.Console != nil {
 		h.serveConsole(o.Console)
@@ -128,6 +134,17 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 			otelhttp.WithPropagators(o.Tracing.Propagator), otelhttp.WithFilter(notProbe))
 	}
 	return h, nil
+}
+
+// serveProto serves a source file of the contract.
+func serveProto(w http.ResponseWriter, r *http.Request) {
+	source, err := proto.Sources.ReadFile("genbus/v1/" + r.PathValue("file"))
+	if err != nil {
+		unmatched(http.StatusNotFound, r, "").WriteHTTP(w)
+		return
+	}
+	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	_, _ = w.Write(source) // the client may have disconnected
 }
 
 // serveConsole mounts the operator console, which has its own login, and redirects browsers from
