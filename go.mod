@@ -1,6 +1,8 @@
 module github.com/genbus/genbus
 
-go 1.26.8
+go 1.26.0
+
+toolchain go1.26.8
 
 tool (
 	github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway

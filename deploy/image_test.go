@@ -94,10 +94,10 @@ func TestImageIsSmallAndNobodys(t *testing.T) {
 	}
 }
 
-// TestImageIsBuiltByOurGo proves that the builder's tag names the Go version of go.mod.
+// TestImageIsBuiltByOurGo proves that the builder's tag names the toolchain of go.mod.
 func TestImageIsBuiltByOurGo(t *testing.T) {
 	t.Parallel()
-	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(content(t, filepath.Join(root, "go.mod")))
+	version := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(content(t, filepath.Join(root, "go.mod")))
 	from := find(dockerfile(t), "FROM", 0)
 	if len(version) == 0 || len(from) != 1 || !slices.Contains(from[0].args, "golang:"+version[1]+"-bookworm") {
 		t.Errorf("FROM is %+v, and go.mod says %v", from, version)
@@ -153,7 +153,7 @@ func TestImageBuildLine(t *testing.T) {
 			line = run.line
 		}
 	}
-	for _, want := range []string{"CGO_ENABLED=0 ", " -trimpath ", " ./cmd/service"} {
+	for _, want := range []string{"CGO_ENABLED=0 ", " -trimpath ", " ./cmd/genbus"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("%q has no%s", line, want)
 		}
