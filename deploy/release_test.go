@@ -80,7 +80,7 @@ func (r *releases) ours() {
 
 func (r *releases) refused(why string) {
 	r.t.Helper()
-	if out, err := r.run("bash", "deploy/release", "linux/amd64"); err == nil || !strings.Contains(out, why) {
+	if out, err := r.run("bash", "deploy/release"); err == nil || !strings.Contains(out, why) {
 		r.t.Errorf("want %q: %v: %s", why, err, out)
 	}
 	if _, err := os.Stat(filepath.Join(r.dir, "dist")); err == nil {
@@ -89,7 +89,7 @@ func (r *releases) refused(why string) {
 }
 
 // TestReleaseRefuses proves that deploy/release refuses a tree that cannot be rebuilt, and a chart
-// for another version. The script itself checks that the release is reproducible.
+// for another version. tools/release has the tests of the release itself.
 func TestReleaseRefuses(t *testing.T) {
 	t.Parallel()
 	r := newReleases(t)
@@ -101,14 +101,16 @@ func TestReleaseRefuses(t *testing.T) {
 	r.git("tag", "v2.0.0")
 	r.refused("The tag v2.0.0 is not a version of this module")
 	r.git("tag", "-d", "v2.0.0")
-	r.tag("v1.0.0")
+	r.tag("v0.9.0")
 	r.refused("Releases must be built with go1.0.1, the version in go.mod")
 	r.ours()
 	r.put("deploy/helm/genbus/Chart.yaml", "name: genbus\nversion: 1.0.1\nappVersion: 1.0.0\n")
 	r.tag("v1.0.1")
 	r.refused("The chart is for v1.0.0, but the tag is v1.0.1")
-	r.tag("v1.1.0-rc.1")
-	r.refused("The chart is for v1.0.0, but the tag is v1.1.0-rc.1")
+	r.tag("v1.0.0-rc.1") // its chart must name its image
+	r.refused("The chart is for v1.0.0, but the tag is v1.0.0-rc.1")
+	r.tag("v1.0.0")
+	r.refused("Fetch the chart's dependency: helm dependency build deploy/helm/genbus")
 }
 
 // TestReleaseIsOfNobodysSettings proves that settings of "go env -w" or the environment do not
@@ -131,7 +133,7 @@ func TestReleaseIsOfNobodysSettings(t *testing.T) {
 	r.ours()
 	r.put("deploy/helm/genbus/Chart.yaml", "appVersion: 1.0.0\n")
 	r.put(".gitignore", "/dist/\n")
-	r.tag("v1.0.0-rc.1") // the chart's version allows its release candidates
+	r.tag("v1.0.0")
 	if err := os.WriteFile(filepath.Join(bin, "env"), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -148,5 +150,39 @@ func TestReleaseIsOfNobodysSettings(t *testing.T) {
 		if err := os.Remove(told); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestReleaseIsSigned proves that users can verify the signature of the checksums with the command
+// in docs/deploy.md, and that a key that they cannot know is refused.
+func TestReleaseIsSigned(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("ssh-keygen is not installed")
+	}
+	r := newReleases(t)
+	for _, key := range []string{"key", "other"} {
+		if out, err := r.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	r.put("deploy/allowed_signers", "genbus "+content(t, filepath.Join(r.dir, "key.pub")))
+	r.put("dist/SHA256SUMS", "the sums\n")
+	if out, err := r.run("bash", "deploy/release", "sign", "other"); err == nil || !strings.Contains(out, "Users cannot verify this signature") {
+		t.Errorf("an unknown key: %v: %s", err, out)
+	}
+	if out, err := r.run("bash", "deploy/release", "sign", "key"); err != nil {
+		t.Fatal(err, out)
+	}
+	verify := "ssh-keygen -Y verify -n file -I genbus -f ../deploy/allowed_signers -s SHA256SUMS.sig < SHA256SUMS"
+	if !strings.Contains(content(t, filepath.Join(root, "docs/deploy.md")), strings.ReplaceAll(verify, "../deploy/", "")) {
+		t.Errorf("docs/deploy.md does not contain %s", verify)
+	}
+	if out, err := r.run("bash", "-c", "cd dist && "+verify); err != nil {
+		t.Error(err, out)
+	}
+	r.put("dist/SHA256SUMS", "other sums\n")
+	if out, err := r.run("bash", "-c", "cd dist && "+verify); err == nil {
+		t.Errorf("changed sums are verified: %s", out)
 	}
 }

@@ -17,12 +17,11 @@ var update = flag.Bool("update", false, "write the samples of all documents")
 
 const root = ".."
 
-// documents returns README.md, CHANGELOG.md and all Markdown files under docs, by path from the
-// root.
+// documents returns the Markdown files at the root and under docs, by path from the root.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, name := range []string{"README.md", "CHANGELOG.md"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
 		out[name] = read(t, name)
 	}
 	err := fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// digest is the SHA-256 sum of a file in dist.
+type digest struct{ name, sha256 string }
+
+func (r *release) digests() (out []digest, err error) {
+	files := os.DirFS(r.dist)
+	err = fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		sum, err := sha256File(files, name)
+		out = append(out, digest{name, sum})
+		return err
+	})
+	return out, err
+}
+
+func sha256File(files fs.FS, name string) (string, error) {
+	data, err := fs.ReadFile(files, name)
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// writeProvenance writes an in-toto statement with the provenance of all files, as SLSA 1.0
+// defines it. It is signed with the checksums.
+func (r *release) writeProvenance(flags []string) error {
+	type object = map[string]any
+	digests, err := r.digests()
+	if err != nil {
+		return err
+	}
+	var subjects []object
+	for _, d := range digests {
+		subjects = append(subjects, object{"name": d.name, "digest": object{"sha256": d.sha256}})
+	}
+	source := "git+" + repository + "@refs/tags/" + r.tag
+	dependencies := []object{{"uri": source, "digest": object{"gitCommit": r.commit}}}
+	for _, d := range r.chart.Metadata.Dependencies {
+		file := dependencyFile(d)
+		sum, err := sha256File(os.DirFS(filepath.Join(r.source, "deploy/helm/genbus")), file)
+		if err != nil {
+			return err
+		}
+		dependencies = append(dependencies, object{"uri": d.Repository + "/" + path.Base(file), "digest": object{"sha256": sum}})
+	}
+	script := repository + "/blob/" + r.tag + "/deploy/release"
+	data, err := json.MarshalIndent(object{
+		"_type":         "https://in-toto.io/Statement/v1",
+		"subject":       subjects,
+		"predicateType": "https://slsa.dev/provenance/v1",
+		"predicate": object{
+			"buildDefinition": object{
+				"buildType":            script,
+				"externalParameters":   object{"source": source},
+				"internalParameters":   object{"go": r.goVersion, "flags": flags},
+				"resolvedDependencies": dependencies,
+			},
+			"runDetails": object{"builder": object{"id": script}},
+		},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return r.write("genbus_"+r.tag+"_provenance.json", data)
+}
+
+func (r *release) writeChecksums() error {
+	digests, err := r.digests()
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	for _, d := range digests {
+		fmt.Fprintf(&out, "%s  %s\n", d.sha256, d.name)
+	}
+	return r.write("SHA256SUMS", out.Bytes())
+}
