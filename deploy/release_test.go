@@ -30,7 +30,7 @@ func newReleases(t *testing.T) *releases {
 	// Ignore the machine's git configuration, which may sign commits for example.
 	r := &releases{t: t, dir: t.TempDir(), environ: []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}}
 	r.put("deploy/release", content(t, "release"))
-	r.put("go.mod", "module example.com/x\n\ngo 1.0.1\n")
+	r.put("go.mod", "module example.com/x\n\ngo 1.0\n\ntoolchain go1.0.1\n")
 	r.git("init", "--quiet")
 	return r
 }
@@ -75,7 +75,7 @@ func (r *releases) ours() {
 	if err != nil {
 		r.t.Fatal(err, version)
 	}
-	r.put("go.mod", "module example.com/x\n\ngo "+strings.TrimPrefix(version, "go")+"\n")
+	r.put("go.mod", "module example.com/x\n\ngo 1.26.0\n\ntoolchain "+version+"\n")
 }
 
 func (r *releases) refused(why string) {
