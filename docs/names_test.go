@@ -207,7 +207,7 @@ func TestCommandsExist(t *testing.T) {
 			if err != nil || len(files) == 0 {
 				t.Errorf("%s: %s: there is no such program", name, m[0])
 			}
-			if m[1] == "./cmd/service" && m[2] != "" && !slices.Contains(subcommands, m[2]) {
+			if (m[1] == "./cmd/genbus" || m[1] == "./cmd/service") && m[2] != "" && !slices.Contains(subcommands, m[2]) {
 				t.Errorf("%s: %s: there is no such command; there are %v", name, m[0], subcommands)
 			}
 		}
@@ -222,7 +222,7 @@ func TestCommandsExist(t *testing.T) {
 // serviceCommands returns the fields of struct cli in lower case.
 func serviceCommands(t *testing.T) (out []string) {
 	t.Helper()
-	ast.Inspect(parse(t, "cmd/service/main.go"), func(n ast.Node) bool {
+	ast.Inspect(parse(t, "internal/cli/cli.go"), func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)
 		if !ok || spec.Name.Name != "cli" {
 			return true
@@ -237,7 +237,7 @@ func serviceCommands(t *testing.T) (out []string) {
 		return false
 	})
 	if len(out) == 0 {
-		t.Fatal("cmd/service/main.go has no struct cli")
+		t.Fatal("internal/cli/cli.go has no struct cli")
 	}
 	return out
 }

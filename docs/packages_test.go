@@ -159,7 +159,7 @@ func reaches(arrows map[string][]string, from, to string) bool {
 	return slices.ContainsFunc(arrows[from], func(next string) bool { return next == to || reaches(arrows, next, to) })
 }
 
-// importsOf returns the internal imports of cmd/service and of each package below internal, except
+// importsOf returns the internal imports of the program and of each package below internal, except
 // test fixtures.
 func importsOf(t *testing.T) map[string][]string {
 	t.Helper()
@@ -176,6 +176,7 @@ func importsOf(t *testing.T) map[string][]string {
 			}
 		}
 	}
+	add("cmd/genbus")
 	add("cmd/service")
 	err := fs.WalkDir(os.DirFS(root), "internal", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

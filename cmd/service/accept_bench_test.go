@@ -114,7 +114,7 @@ func startAccepting(b *testing.B, change func(*config.Config)) (base string) {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(b.Context())
-	s, err := service.New(ctx, cfg, slog.New(slog.DiscardHandler), version())
+	s, err := service.New(ctx, cfg, slog.New(slog.DiscardHandler), "test")
 	if err != nil {
 		cancel()
 		b.Fatal(err)

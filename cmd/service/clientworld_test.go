@@ -72,7 +72,7 @@ func startService(t *testing.T, url string, change ...func(*config.Config)) *wor
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), version())
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), "test")
 	if err != nil {
 		cancel()
 		t.Fatal(err)

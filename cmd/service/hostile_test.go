@@ -96,7 +96,7 @@ func (s *siege) start(cfg *config.Config) {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(s.t.Context())
-	running, err := service.New(ctx, cfg, log, version())
+	running, err := service.New(ctx, cfg, log, "test")
 	if err != nil {
 		cancel()
 		s.t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -42,47 +41,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 700 * time.Millisecond, ChunkInterval: 2 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
+	up := startSandbox(t, sandbox.Options{VideoDuration: 700 * time.Millisecond, ChunkInterval: 2 * time.Millisecond})
 	var polled sync.Map // the first poll of each task returns in progress
 	first := func(id string) bool {
 		_, again := polled.LoadOrStore(id, true)
 		return !again
 	}
-	s, err := demoService(ctx, t.TempDir(), frontOf(t, up.URL(), first))
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	nc, err := nats.Connect(s.NATSURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := grpc.NewClient(s.GRPCAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		nc.Close()
-		http.DefaultClient.CloseIdleConnections()
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := up.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &world{Service: s, nc: nc, js: js, grpc: conn, base: "http://" + s.HTTPAddr().String()}
+	return startService(t, frontOf(t, up.URL(), first))
 }
 
 // last returns the newest message of a stream on a subject.

@@ -44,7 +44,7 @@ type operatorCommand struct {
 	key    string // passed in the environment; empty for none
 }
 
-// run runs "service operator" with args. It returns the output and the exit code.
+// run runs "genbus operator" with args. It returns the output and the exit code.
 func (c operatorCommand) run(args ...string) (out string, code int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)

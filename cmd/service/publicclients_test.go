@@ -27,7 +27,7 @@ import (
 	"github.com/genbus/genbus/test/npm"
 )
 
-// Unmodified public clients against `service serve --sandbox`. test/clients/run runs all of these
+// Unmodified public clients against `genbus serve --sandbox`. test/clients/run runs all of these
 // tests.
 
 // clientTime limits one script or command of a client.

@@ -50,7 +50,7 @@ func newReloadWorld(t *testing.T, o sandbox.Options, text string) *reloadWorld {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(w.logs, nil)), version())
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(w.logs, nil)), "test")
 	if err != nil {
 		cancel()
 		t.Fatal(err)

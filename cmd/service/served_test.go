@@ -21,7 +21,7 @@ import (
 // served is a genbus in another process, as clients see it.
 type served struct{ http, grpc, nats, key, tenant string }
 
-// serveSandbox starts `service serve --sandbox` on free ports. If CLIENTS_HTTP is set, clients use
+// serveSandbox starts `genbus serve --sandbox` on free ports. If CLIENTS_HTTP is set, clients use
 // that genbus instead, with CLIENTS_GRPC, CLIENTS_NATS, CLIENTS_KEY and CLIENTS_TENANT.
 func serveSandbox(t *testing.T) served {
 	t.Helper()

@@ -28,7 +28,7 @@ func tried(t *testing.T, change func(*config.Config)) (logged string, err error)
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(&log, nil)), version())
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(&log, nil)), "test")
 	if err == nil {
 		cancel()
 		err = s.Run(ctx)
@@ -82,16 +82,5 @@ func TestStartAndStopAreLogged(t *testing.T) {
 	}
 	if strings.Contains(logged, "0123456789abcdef") {
 		t.Error("the log has a key")
-	}
-}
-
-// TestSandboxBanner proves that the banner names the sample file only for the default address.
-func TestSandboxBanner(t *testing.T) {
-	t.Parallel()
-	for url, example := range map[string]bool{"http://127.0.0.1:8090": true, "http://127.0.0.1:9999": false} {
-		got := sandboxBanner(url)
-		if !strings.Contains(got, "GENBUS_UPSTREAM_URL="+url+" "+programCommand(os.Args[0])+" serve") || strings.Contains(got, "examples/sandbox.yaml") != example || !strings.Contains(got, url+"/tasks") {
-			t.Errorf("%s:\n%s", url, got)
-		}
 	}
 }

@@ -41,7 +41,7 @@ func runService(t *testing.T, url string, change func(*config.Config)) *service.
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), version())
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), "test")
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func overTLS(t *testing.T, s *service.Service, client *tls.Config, method, path,
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: client, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), method, banner{s}.httpAddress()+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.HTTPAddr().String()+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,17 +186,11 @@ func speak(t *testing.T, addr, text string) string {
 	return string(answer)
 }
 
-// TestLinksAndBannerSayHTTPS proves that content links and the banner use https with TLS.
-func TestLinksAndBannerSayHTTPS(t *testing.T) {
+// TestLinksSayHTTPS proves that content links use https with TLS.
+func TestLinksSayHTTPS(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
 	s := secured(t, ca, "")
-	said := banner{s}.String()
-	for _, want := range []string{"HTTP  https://127.0.0.1:", "Web   https://127.0.0.1:", "(TLS)", `curl -N --cacert "$CA" https://127.0.0.1:`, ` --ca "$CA" --model sandbox-video `, "CA: a file of", "NATS  tls://127.0.0.1:"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("the banner does not say %q:\n%s", want, said)
-		}
-	}
 	client := ca.Client("")
 	created, err := overTLS(t, s, client, http.MethodPost, "/v1/videos", `{"model":"sandbox-videos","prompt":"a cat"}`)
 	if err != nil {
@@ -217,7 +211,7 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 			continue
 		}
 		metadata, _ := video["metadata"].(map[string]any)
-		if url, _ := metadata["url"].(string); url != (banner{s}).httpAddress()+"/v1/videos/"+id+"/content" {
+		if url, _ := metadata["url"].(string); url != "https://"+s.HTTPAddr().String()+"/v1/videos/"+id+"/content" {
 			t.Errorf("the content is at %q", url)
 		}
 		return
@@ -258,49 +252,5 @@ func TestHTTPServerIsBounded(t *testing.T) {
 	}
 	if answer := <-served; !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
 		t.Errorf("after one has closed: %q", answer)
-	}
-}
-
-// TestBannerAsksForWhatTheServerWants proves that the sample commands include an API key or a
-// client certificate if required.
-func TestBannerAsksForWhatTheServerWants(t *testing.T) {
-	t.Parallel()
-	withKey := func(c *config.Config) {
-		c.APIKeys = []config.APIKey{{Tenant: "acme", KeyEnv: "ACME", Key: config.NewSecret("acme-0123456789abcdef")}}
-	}
-	plain := banner{runService(t, "http://127.0.0.1:1", withKey)}.String()
-	for _, want := range []string{
-		"Try it (KEY: an API key):\n  curl -N http://", ` -H "Authorization: Bearer $KEY" \`, `GENBUS_API_KEY="$KEY" `, " submit video --server 127.0.0.1:", "req genbus.call.video.acme",
-	} {
-		if !strings.Contains(plain, want) {
-			t.Errorf("the banner does not say %q:\n%s", want, plain)
-		}
-	}
-	ca := certtest.New(t, "ca")
-	mutual := banner{secured(t, ca, ca.File)}.String()
-	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, ` --ca "$CA" --cert "$CERT" --key "$CERT_KEY" --model `, "a client certificate and its key):"} {
-		if !strings.Contains(mutual, want) {
-			t.Errorf("the banner does not say %q:\n%s", want, mutual)
-		}
-	}
-}
-
-// TestBannerNamesAHostThatCanBeCalled proves that sample commands never contain an unspecified
-// address.
-func TestBannerNamesAHostThatCanBeCalled(t *testing.T) {
-	t.Parallel()
-	all := &net.TCPAddr{IP: net.IPv6unspecified, Port: 8080}
-	for _, row := range []struct {
-		addr net.Addr
-		tls  config.ServerTLS
-		want string
-	}{
-		{all, config.ServerTLS{}, "localhost:8080"},
-		{all, config.ServerTLS{CertFile: "c", KeyFile: "k"}, "$HOST:8080"},
-		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, config.ServerTLS{}, "127.0.0.1:1"},
-	} {
-		if got := reachable(row.addr, row.tls); got != row.want {
-			t.Errorf("%v is called as %q, want %q", row.addr, got, row.want)
-		}
 	}
 }

@@ -65,7 +65,7 @@ func startReplica(t *testing.T, natsURL, upstream string) (w *world, stop func()
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), version())
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), "test")
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -201,15 +201,29 @@ func TestCommandsBringTheTenantsKey(t *testing.T) {
 func TestWrongCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"sumbit video x":          "genbus: unexpected argument sumbit, did you mean \"submit\"?\nUsage: service <command>; run \"service --help\" for help\n",
-		"tasks gte x":             "genbus: unexpected argument gte, did you mean \"get\"?\nUsage: service tasks <command> [flags]; run \"service tasks --help\" for help\n",
-		"submit video --sise 3 x": "genbus: unknown flag --sise, did you mean \"--size\"?\nUsage: service submit video [<prompt>] [flags]; run \"service submit video --help\" for help\n",
-		"--foo":                   "genbus: unknown flag --foo\nUsage: service <command>; run \"service --help\" for help\n",
-		"serve now":               "genbus: unexpected argument now\nUsage: service serve [flags]; run \"service serve --help\" for help\n",
+		"sumbit video x":          "genbus: unexpected argument sumbit, did you mean \"submit\"?\nUsage: genbus <command> [flags]; run \"genbus --help\" for help\n",
+		"help sumbit":             "genbus: unexpected argument sumbit, did you mean \"submit\"?\nUsage: genbus <command> [flags]; run \"genbus --help\" for help\n",
+		"operator jbos list":      "genbus: unexpected argument jbos, did you mean \"jobs\"?\nUsage: genbus operator <command> [flags]; run \"genbus operator --help\" for help\n",
+		"tasks gte x":             "genbus: unexpected argument gte, did you mean \"get\"?\nUsage: genbus tasks <command> [flags]; run \"genbus tasks --help\" for help\n",
+		"submit video --sise 3 x": "genbus: unknown flag --sise, did you mean \"--size\"?\nUsage: genbus submit video [<prompt>] [flags]; run \"genbus submit video --help\" for help\n",
+		"--foo":                   "genbus: unknown flag --foo\nUsage: genbus <command> [flags]; run \"genbus --help\" for help\n",
+		"serve now":               "genbus: unexpected argument now\nUsage: genbus serve [flags]; run \"genbus serve --help\" for help\n",
 	} {
 		out, problems, code := userCommand{t: t}.run(strings.Fields(line)...)
 		if out != "" || problems != want || code != command.ExitUsage {
 			t.Errorf("%s ended with %d:\n%s%s", line, code, out, problems)
+		}
+	}
+}
+
+// TestHelpAndVersion proves that these commands print the same as the flags.
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	for line, flag := range map[string]string{"help": "--help", "help tasks list": "tasks list --help", "help operator jobs": "operator jobs --help", "version": "--version"} {
+		c := userCommand{t: t}
+		got, want := c.ok(strings.Fields(line)...), c.ok(strings.Fields(flag)...)
+		if got != want || len(got) < 10 {
+			t.Errorf("%s printed\n%s\nand %s printed\n%s", line, got, flag, want)
 		}
 	}
 }
@@ -359,7 +373,7 @@ func TestEventsFromTheCommandLine(t *testing.T) {
 // TestShellsComplete proves that commands and flags are completed.
 func TestShellsComplete(t *testing.T) {
 	t.Parallel()
-	for line, want := range map[string]string{"service sub": "submit", "service tasks ca": "cancel", "service events --do": "--done"} {
+	for line, want := range map[string]string{"genbus sub": "submit", "genbus tasks ca": "cancel", "genbus events --do": "--done"} {
 		c := userCommand{t: t, env: []string{"COMP_LINE=" + line}}
 		if out := c.ok(); !strings.Contains(out, want) {
 			t.Errorf("%q is completed with %q", line, out)

@@ -1,4 +1,4 @@
-// Command deadletters prints all dead letters. To retry or remove them, use "service operator".
+// Command deadletters prints all dead letters. To retry or remove them, use "genbus operator".
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Package command implements the commands that call a running genbus: submit, tasks and events for
-// users, and operator for operators. Package main parses the command line with kong.
+// users, and operator for operators. Package cli parses the command line with kong.
 package command
 
 import (

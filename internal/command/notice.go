@@ -24,7 +24,7 @@ func printNotice(jobID, notice string) {
 
 // printQuiet tells the user where to look for problems if no text of a chat arrives.
 func printQuiet(jobID string) {
-	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; to check for failing upstream calls, run \"service operator jobs show %[1]s\" or \"service operator upstreams\"\n", clean(jobID))
+	fmt.Fprintf(os.Stderr, "genbus: %[1]s: no text yet; to check for failing upstream calls, run \"genbus operator jobs show %[1]s\" or \"genbus operator upstreams\"\n", clean(jobID))
 }
 
 // noticeInterceptor is a gRPC interceptor that prints an answer's notice, if any.

@@ -60,7 +60,7 @@ func (c *Operator) call(ctx context.Context, out io.Writer, f func(context.Conte
 func (c *Operator) connect(ctx context.Context, out io.Writer, f func(context.Context, operatorCall) error) error {
 	key, err := c.key("GENBUS_OPERATOR_KEY")
 	if err == nil && key == "" {
-		err = WrongUse("operator key missing: set GENBUS_OPERATOR_KEY, or name a file with --key-file; \"service key new\" makes a key to configure the service with")
+		err = WrongUse("operator key missing: set GENBUS_OPERATOR_KEY, or name a file with --key-file; \"genbus key new\" makes a key to configure the service with")
 	}
 	if err != nil {
 		return err

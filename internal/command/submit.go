@@ -210,7 +210,7 @@ func chatMessage(role, text string) *genbusv1.ChatMessage {
 // saying that the job continues.
 func interrupted(ctx context.Context, id string, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return fmt.Errorf("stopped following; the job continues: service tasks get %s", id)
+		return fmt.Errorf("stopped following; the job continues: genbus tasks get %s", id)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ type APIKey struct {
 	KeyEnv string `yaml:"key_env"`
 	// File that holds the key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// SHA-256 of the key in hexadecimal, from "service key new". Safe in this file only because a
+	// SHA-256 of the key in hexadecimal, from "genbus key new". Safe in this file only because a
 	// generated key cannot be guessed. Default: none.
 	KeySHA256 string `yaml:"key_sha256"`
 	// Time after which genbus refuses the key and its key pair, such as 2026-12-01T00:00:00Z. Default:
@@ -39,7 +39,7 @@ type OperatorKey struct {
 	KeyEnv string `yaml:"key_env"`
 	// File that holds the key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// SHA-256 of the key in hexadecimal, from "service key new". Default: none.
+	// SHA-256 of the key in hexadecimal, from "genbus key new". Default: none.
 	KeySHA256 string `yaml:"key_sha256"`
 	// Time after which genbus refuses the key. Default: none.
 	NotAfter string `yaml:"not_after"`

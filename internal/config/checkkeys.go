@@ -49,7 +49,7 @@ func strong(r *report, path, name string, secret Secret, env, file string) {
 	if env == "" && file != "" {
 		place = join(path, name+"_file")
 	}
-	r.add(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be guessed; want a longer one, such as \"service key new\" prints", minKey, placeOf(env, file)))
+	r.add(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be guessed; want a longer one, such as \"genbus key new\" prints", minKey, placeOf(env, file)))
 }
 
 func (c *Config) checkOperatorKeys(r *report) {
@@ -85,7 +85,7 @@ func (e entry) check(r *report) {
 	}
 	if _, ok := readHash(e.sum); e.sum != "" && !ok {
 		// The value is not shown because it could be the key itself.
-		r.add(e.path+".key_sha256", "is not a hash; want 64 hexadecimal digits, as \"service key new\" prints them")
+		r.add(e.path+".key_sha256", "is not a hash; want 64 hexadecimal digits, as \"genbus key new\" prints them")
 	}
 	if _, err := time.Parse(time.RFC3339, e.notAfter); e.notAfter != "" && err != nil {
 		r.bad(e.path+".not_after", e.notAfter, "a time such as 2026-12-01T00:00:00Z")

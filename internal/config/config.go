@@ -210,7 +210,7 @@ type Shutdown struct {
 
 // Sandbox configures the fake upstream for demos and tests.
 type Sandbox struct {
-	// Address that "service sandbox" listens on, host:port. Default: 127.0.0.1:8090.
+	// Address that "genbus sandbox" listens on, host:port. Default: 127.0.0.1:8090.
 	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`
 	// Enabled is set by AddSandbox, never by a file.
 	Enabled bool `yaml:"-"`

@@ -14,7 +14,7 @@ const exampleHead = `## Configuration of genbus, with every key. Lines that begi
 ##
 ## Check the file before you use it. To make a running process reread it, send SIGHUP.
 ##
-##   service config check genbus.yaml
+##   genbus config check genbus.yaml
 ##
 ## Variables override the file. Most are named at their keys. The others are:
 `

@@ -116,7 +116,7 @@ func (s *Sandbox) routes() {
 	s.mux.HandleFunc("/", invalidURL)
 }
 
-// getReady answers like genbus, so that "service health --url" works for both. A running sandbox is
+// getReady answers like genbus, so that "genbus health --url" works for both. A running sandbox is
 // always ready.
 func getReady(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, []byte(`{"status":"ready"}`))

@@ -1,4 +1,4 @@
-// Addresses and keys of genbus. The defaults are those of `service serve --sandbox`.
+// Addresses and keys of genbus. The defaults are those of `genbus serve --sandbox`.
 export const http = process.env.CLIENTS_HTTP ?? 'http://127.0.0.1:8080';
 export const nats = process.env.CLIENTS_NATS ?? 'nats://127.0.0.1:4222';
 export const key = process.env.CLIENTS_KEY ?? 'any';

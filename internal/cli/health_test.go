@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -92,7 +92,12 @@ func TestHealthOfWhatRuns(t *testing.T) {
 // TestHealthOfTheSandbox proves that the command works for the sandbox, as in deploy/compose.yaml.
 func TestHealthOfTheSandbox(t *testing.T) {
 	t.Parallel()
-	if got, err := asked(t, healthCommand{URL: startSandbox(t, sandbox.Options{}).URL()}); err != nil || got != "ready" {
+	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = up.Close() }()
+	if got, err := asked(t, healthCommand{URL: up.URL()}); err != nil || got != "ready" {
 		t.Errorf("ready: %q, %v", got, err)
 	}
 }

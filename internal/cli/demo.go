@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type demoCommand struct{}
 
 // Run demonstrates the whole path of a job: requests over NATS, the upstream call over HTTP, live
 // events, and stored events for a late subscriber.
-func (demoCommand) Run(ctx context.Context) error { return demo(ctx, os.Stdout) }
+func (demoCommand) Run(ctx context.Context, out io.Writer) error { return demo(ctx, out) }
 
 func demo(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoTime, fmt.Errorf("the demo did not finish within %s", demoTime))

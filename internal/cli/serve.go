@@ -1,8 +1,9 @@
-package main
+package cli
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 
@@ -49,7 +50,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 	}
 	s.ReloadOn(reloads, source)
 	if b := (banner{s}); fits(os.Stdout, os.Stderr, cfg.Log.Format) {
-		fmt.Print(b)
+		fmt.Fprint(os.Stdout, b)
 	} else {
 		log.Info("listening", "http", b.httpAddress(), "grpc", b.GRPCAddr().String(), "nats", b.natsAddress())
 		if b.idle() {
@@ -78,7 +79,7 @@ type sandboxCommand struct {
 }
 
 // Run serves the sandbox until ctx ends.
-func (c sandboxCommand) Run(ctx context.Context) error {
+func (c sandboxCommand) Run(ctx context.Context, out io.Writer) error {
 	cfg, err := config.Load(config.ProcessSource(c.Config))
 	if err != nil {
 		return wrongConfig(err)
@@ -87,7 +88,7 @@ func (c sandboxCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("GENBUS_SANDBOX_ADDR: %w", err)
 	}
-	fmt.Print(sandboxBanner(up.URL()))
+	fmt.Fprint(out, sandboxBanner(up.URL()))
 	<-ctx.Done()
 	return up.Close()
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -94,12 +94,12 @@ func (s banner) login() string {
 
 // goRun matches programs started by "go run", which are in a temporary directory or the build
 // cache.
-var goRun = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\][^/\\]+$`)
+var goRun = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\](genbus|service)(?:\.exe)?$`)
 
 // programCommand returns the command that starts program again.
 func programCommand(program string) string {
-	if goRun.MatchString(program) {
-		return "go run ./cmd/service"
+	if m := goRun.FindStringSubmatch(program); m != nil {
+		return "go run ./cmd/" + m[1]
 	}
 	return program
 }
