@@ -586,6 +586,11 @@ func TestOperatorCommandAndTLS(t *testing.T) {
 	if out, code := (operatorCommand{t, open, opsKey}).run("--ca", ca.File, "routes"); code != command.ExitDenied {
 		t.Errorf("by TLS: %d %s", code, out)
 	}
+	c := userCommand{t: t, env: []string{"GENBUS_SERVER=" + open, "GENBUS_CA=" + ca.File, "GENBUS_OPERATOR_KEY=" + opsKey}}
+	c.ok("models")
+	if _, problems, code := c.run("operator", "routes"); code != command.ExitDenied {
+		t.Errorf("by TLS, from the environment: %d %s", code, problems)
+	}
 }
 
 func asTenant(ctx context.Context) context.Context {

@@ -161,6 +161,7 @@ func TestTasksAreShownAsByHTTP(t *testing.T) {
 	await(t, "the refusal", func() bool { return strings.Contains(c.ok("tasks", "get", id), "upstream  rate_limited\n") })
 	for path, args := range map[string][]string{
 		"/genbus/v1/videos/" + id: {"tasks", "get", id, "--json"}, "/genbus/v1/chats/" + chat: {"tasks", "get", chat, "--json"}, "/genbus/v1/videos": {"tasks", "list", "--json"},
+		"/genbus/v1/models": {"models", "--json"},
 	} {
 		res, err := http.Get("http://" + s.HTTPAddr().String() + path)
 		if err != nil {
@@ -228,6 +229,25 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// TestServerFromTheEnvironment proves that commands read the address from a variable, and that flags
+// override it.
+func TestServerFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{})
+	at := func(address string) userCommand { return userCommand{t: t, env: []string{"GENBUS_SERVER=" + address}} }
+	for _, row := range []string{"sandbox-video ", "sandbox-chat "} {
+		if out := at(w.GRPCAddr().String()).ok("models"); !strings.Contains(out, "\n"+row) {
+			t.Errorf("the models lack %s:\n%s", row, out)
+		}
+	}
+	nowhere := at("127.0.0.1:1")
+	if _, problems, code := nowhere.run("models"); code != command.ExitUnavailable || !strings.Contains(problems, "127.0.0.1:1") {
+		t.Errorf("of the address of nobody, it ended with %d: %s", code, problems)
+	}
+	nowhere.ok("models", "--server", w.GRPCAddr().String())
+	nowhere.ok("submit", "chat", "--nats", w.NATSURL(), "-m", "sandbox-chat", "hello")
+}
+
 // TestNobodyThere proves that connection and argument errors are specific and contain no password.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
@@ -238,7 +258,7 @@ func TestNobodyThere(t *testing.T) {
 	}{
 		"gRPC":         {[]string{"tasks", "list", "--server", "127.0.0.1:1"}, command.ExitUnavailable, "cannot reach genbus at 127.0.0.1:1 (--server): connection refused"},
 		"TLS":          {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--tls"}, command.ExitUnavailable, "cannot reach genbus at 127.0.0.1:1 (--server): connection refused"},
-		"a URL":        {[]string{"tasks", "list", "--server", "http://127.0.0.1:9090"}, command.ExitUsage, "--server must be host:port"},
+		"a URL":        {[]string{"tasks", "list", "--server", "http://127.0.0.1:9090"}, command.ExitUsage, "GENBUS_SERVER must be host:port"},
 		"no such file": {[]string{"tasks", "list", "--server", "unix:///nowhere/genbus.sock"}, command.ExitUnavailable, "/nowhere/genbus.sock"},
 		"NATS":         {[]string{"events", "--nats", "nats://me:secret@127.0.0.1:1,127.0.0.1:2"}, command.ExitUnavailable, "cannot connect to NATS at …@127.0.0.1:1,127.0.0.1:2 (--nats): "},
 		"no such host": {[]string{"events", "--nats", "nats://nowhere.invalid:1"}, command.ExitUnavailable, "cannot connect to NATS at nats://nowhere.invalid:1 (--nats): "},

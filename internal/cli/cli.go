@@ -25,6 +25,7 @@ type cli struct {
 	Demo     demoCommand      `cmd:"" help:"Run a video and a chat from request to end against the sandbox, in one process, and exit."`
 	Submit   command.Submit   `cmd:"" help:"Submit a job and follow it to its end."`
 	Tasks    command.Tasks    `cmd:"" help:"List, show and cancel jobs."`
+	Models   command.Models   `cmd:"" help:"List the models that can be requested."`
 	Events   command.Events   `cmd:"" help:"Print events as they arrive."`
 	Sandbox  sandboxCommand   `cmd:"" help:"Run only the sandbox, a fake upstream, at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). Model names control its behaviour, such as sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
 	Key      keyCommand       `cmd:"" help:"Make keys for tenants and operators."`

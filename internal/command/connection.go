@@ -1,5 +1,5 @@
-// Package command implements the commands that call a running genbus: submit, tasks and events for
-// users, and operator for operators. Package cli parses the command line with kong.
+// Package command implements the commands that call a running genbus: submit, tasks, models and
+// events for users, and operator for operators. Package cli parses the command line with kong.
 package command
 
 import (
@@ -19,10 +19,10 @@ import (
 
 // connection holds the flags for calling genbus over gRPC.
 type connection struct {
-	Server     string `help:"gRPC address, host or host:port; the default port is 9090." default:"127.0.0.1:9090"`
+	Server     string `help:"gRPC address, host or host:port; the default port is 9090. Default: GENBUS_SERVER, or 127.0.0.1:9090." placeholder:"ADDRESS"`
 	KeyFile    string `help:"File with the key. Default: GENBUS_API_KEY (operator commands: GENBUS_OPERATOR_KEY), or the file named by GENBUS_API_KEY_FILE." type:"path"`
-	TLS        bool   `help:"Use TLS; implied by --ca, --cert and --server-name." name:"tls"`
-	CA         string `help:"PEM file of certificates to trust instead of the system's." name:"ca" type:"path"`
+	TLS        bool   `help:"Use TLS; implied by --ca, GENBUS_CA, --cert and --server-name." name:"tls"`
+	CA         string `help:"PEM file of certificates to trust instead of the system's. Default: GENBUS_CA." name:"ca" type:"path"`
 	Cert       string `help:"PEM file of the client certificate; needs --key." type:"path"`
 	Key        string `help:"PEM file of the private key of --cert." type:"path"`
 	ServerName string `help:"Name in the server's certificate if it differs from the host."`
@@ -34,19 +34,34 @@ const DefaultServer = "127.0.0.1:" + defaultPort
 
 const defaultPort = "9090"
 
+// Variables of connection flags. They are read here instead of by kong, which would not tell them
+// from flags.
+const (
+	envServer = "GENBUS_SERVER"
+	envCA     = "GENBUS_CA"
+)
+
 // address returns the server's address. A host without a port gets defaultPort, where gRPC would use
 // 443. Paths and URLs of other gRPC resolvers stay as they are.
 func (c *connection) address() string {
-	_, _, err := net.SplitHostPort(c.Server)
-	if err == nil || c.Server == "" || strings.Contains(c.Server, "/") {
-		return c.Server
+	server := cmp.Or(c.Server, os.Getenv(envServer), DefaultServer)
+	if _, _, err := net.SplitHostPort(server); err == nil || strings.Contains(server, "/") {
+		return server
 	}
-	return net.JoinHostPort(strings.Trim(c.Server, "[]"), defaultPort)
+	return net.JoinHostPort(strings.Trim(server, "[]"), defaultPort)
 }
+
+// ca returns the file of certificates to trust, or "" for the system's.
+func (c *connection) ca() string { return cmp.Or(c.CA, os.Getenv(envCA)) }
 
 // given reports whether a flag on the command line selects gRPC.
 func (c *connection) given() bool {
-	return c.Server != DefaultServer || c.KeyFile != "" || c.secure()
+	return c.Server != "" || c.KeyFile != "" || c.TLS || c.CA != "" || c.Cert != "" || c.ServerName != ""
+}
+
+// secure reports whether the command uses TLS.
+func (c *connection) secure() bool {
+	return c.TLS || c.ca() != "" || c.Cert != "" || c.ServerName != ""
 }
 
 // maxAnswer is the maximum size of an answer in bytes. The largest answers are dead letters with
@@ -56,8 +71,8 @@ const maxAnswer = 1 << 30
 // dial creates a client connection. If key is set, the connection will carry a key, and dial
 // refuses a connection that would expose it.
 func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
-	if strings.HasPrefix(c.Server, "http://") || strings.HasPrefix(c.Server, "https://") {
-		return nil, WrongUse("--server must be host:port without http://; use --tls for TLS")
+	if address := c.address(); strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+		return nil, WrongUse("--server or GENBUS_SERVER must be host:port without http://; use --tls for TLS")
 	}
 	creds, err := c.credentials(key)
 	if err != nil {
@@ -118,14 +133,14 @@ func (c *connection) credentials(key bool) (credentials.TransportCredentials, er
 		return insecure.NewCredentials(), nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
+	if ca := c.ca(); ca != "" {
+		pem, err := os.ReadFile(ca)
 		if err != nil {
-			return nil, WrongUse("--ca: %w", err)
+			return nil, WrongUse("--ca or GENBUS_CA: %w", err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, WrongUse("--ca: %s contains no PEM certificate", c.CA)
+			return nil, WrongUse("--ca or GENBUS_CA: %s contains no PEM certificate", ca)
 		}
 	}
 	if c.Cert != "" || c.Key != "" {

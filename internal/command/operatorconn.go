@@ -18,11 +18,6 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// secure reports whether the command uses TLS.
-func (c *connection) secure() bool {
-	return c.TLS || c.CA != "" || c.Cert != "" || c.ServerName != ""
-}
-
 // advised adds advice to a connection error, such as the flag that fixes it. If only a different
 // command line can help, the error becomes a usage error, because a retry would fail too.
 func (c *connection) advised(ctx context.Context, err error) error {
@@ -54,7 +49,7 @@ func (c *connection) advised(ctx context.Context, err error) error {
 // because gRPC reports it nowhere else.
 func adviceFor(err error, message string) error {
 	for _, row := range []struct{ says, do string }{
-		{"first record does not look like a TLS handshake", "the server does not speak TLS: omit --tls, --ca, --cert and --server-name (to another machine, add --plaintext if the network is safe)"},
+		{"first record does not look like a TLS handshake", "the server does not speak TLS: omit --tls, --ca, --cert and --server-name, and unset GENBUS_CA (to another machine, add --plaintext if the network is safe)"},
 		{"unknown authority", "the server's certificate has an unknown authority: set its file with --ca"},
 		{"x509: certificate is ", "the server's certificate has another name: set it with --server-name"},
 		{"doesn't contain any IP SANs", "the server's certificate has a name but no address: set the name with --server-name"},

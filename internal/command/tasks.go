@@ -16,11 +16,16 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Tasks shows and cancels a tenant's jobs. It uses gRPC because NATS has no subjects for this.
-type Tasks struct {
+// tenantFlags holds the flags of commands that call genbus over gRPC with a tenant's key.
+type tenantFlags struct {
 	connection `embed:""`
 	JSON       bool          `help:"Print JSON." name:"json"`
 	Timeout    time.Duration `help:"Time limit of the whole command." default:"1m"`
+}
+
+// Tasks shows and cancels a tenant's jobs. It uses gRPC because NATS has no subjects for this.
+type Tasks struct {
+	tenantFlags `embed:""`
 
 	List   tasksList   `cmd:"" help:"List video tasks, newest first."`
 	Get    tasksGet    `cmd:"" help:"Show the current state of a video task or chat."`
@@ -31,11 +36,12 @@ type Tasks struct {
 type tenantCall struct {
 	videos genbusv1grpc.VideoServiceClient
 	chats  genbusv1grpc.ChatServiceClient
+	models genbusv1grpc.ModelServiceClient
 	printer
 }
 
 // call connects and calls f within the time limit.
-func (c *Tasks) call(ctx context.Context, out io.Writer, f func(context.Context, tenantCall) error) error {
+func (c *tenantFlags) call(ctx context.Context, out io.Writer, f func(context.Context, tenantCall) error) error {
 	if err := CheckTimeout(c.Timeout); err != nil {
 		return err
 	}
@@ -47,7 +53,8 @@ func (c *Tasks) call(ctx context.Context, out io.Writer, f func(context.Context,
 	defer cancel()
 	return c.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
 		return answered(f(ctx, tenantCall{
-			videos: genbusv1grpc.NewVideoServiceClient(conn), chats: genbusv1grpc.NewChatServiceClient(conn), printer: printer{out: out, json: c.JSON},
+			videos: genbusv1grpc.NewVideoServiceClient(conn), chats: genbusv1grpc.NewChatServiceClient(conn), models: genbusv1grpc.NewModelServiceClient(conn),
+			printer: printer{out: out, json: c.JSON},
 		}))
 	})
 }

@@ -42,7 +42,7 @@ func TestTasksAreListedToTheLimit(t *testing.T) {
 	addr, _ := serveGRPC(t, func(server *grpc.Server) { genbusv1grpc.RegisterVideoServiceServer(server, paged{tasks: tasks}) })
 	for limit, want := range map[int]int{1: 1, 20: 20, maxPage + 1: maxPage + 1, 0: tasks, tasks + 1: tasks} {
 		var out bytes.Buffer
-		c := &Tasks{connection: connection{Server: addr}, Timeout: time.Minute}
+		c := &Tasks{tenantFlags: tenantFlags{connection: connection{Server: addr}, Timeout: time.Minute}}
 		if err := (tasksList{Limit: limit}).Run(t.Context(), c, &out); err != nil {
 			t.Fatal(err)
 		}

@@ -38,6 +38,8 @@ var environment = []struct{ name, meaning string }{
 	{envAPIKeyFile, `File that holds the API key of the tenant "default".`},
 	{envOperatorKey, `Key of the operator "operator", for operator methods.`},
 	{envOperatorKeyFile, `File that holds the key of the operator "operator".`},
+	{"GENBUS_SERVER", "Commands that call genbus, not the service: gRPC address, host or host:port."},
+	{"GENBUS_CA", "Commands that call genbus, not the service: PEM file of certificates to trust."},
 }
 
 // kubernetesLink matches variables that Kubernetes injects for services called genbus or

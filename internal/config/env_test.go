@@ -84,11 +84,19 @@ func TestEmptyVariablesAreNotSet(t *testing.T) {
 	}
 }
 
+// TestVariablesOfCommandsAreKnown proves that genbus starts in the shell of its user.
+func TestVariablesOfCommandsAreKnown(t *testing.T) {
+	t.Parallel()
+	if d := diff(mustLoad(t, ""), mustLoad(t, "", "GENBUS_SERVER=genbus.example", "GENBUS_CA=ca.pem")); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	_, err := loadText("", "GENBUS_HTTP_ADR=secret-value", "GENBUS_BANANA_SPLIT=secret-value", "GENBUS_TEST=full", "OTHER_VAR=1")
 	wantLines(t, err,
-		"GENBUS_BANANA_SPLIT is not a known variable; want one of GENBUS_API_KEY, GENBUS_API_KEY_FILE, GENBUS_CONFIG, ",
+		"GENBUS_BANANA_SPLIT is not a known variable; want one of GENBUS_API_KEY, GENBUS_API_KEY_FILE, GENBUS_CA, GENBUS_CONFIG, ",
 		"GENBUS_HTTP_ADR is not a known variable; did you mean GENBUS_HTTP_ADDR?")
 	if strings.Contains(err.Error(), "secret-value") {
 		t.Error("the value of an unknown variable is shown")
