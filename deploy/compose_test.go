@@ -179,7 +179,6 @@ func TestComposeServersOfNATS(t *testing.T) {
 			t.Setenv(name, value)
 		}
 	}
-	module := regexp.MustCompile(`nats-server/v2 v(\S+)`).FindStringSubmatch(content(t, filepath.Join(root, "go.mod")))[1]
 	for _, name := range []string{"nats-1", "nats-2", "nats-3"} {
 		s := c.Services[name]
 		t.Setenv("NATS_NAME", s.Environment["NATS_NAME"])
@@ -197,10 +196,16 @@ func TestComposeServersOfNATS(t *testing.T) {
 		if !slices.Contains(s.Volumes, name+":"+o.StoreDir) || !slices.Contains(s.Volumes, "./nats:/etc/nats:ro") {
 			t.Errorf("%s stores in %s and mounts %v", name, o.StoreDir, s.Volumes)
 		}
-		if s.Image != "nats:"+module+"-alpine" {
-			t.Errorf("%s runs %s, but the tests use version %s", name, s.Image, module)
+		if want := "nats:" + natsVersion(t) + "-alpine"; s.Image != want {
+			t.Errorf("%s runs %s, want %s", name, s.Image, want)
 		}
 	}
+}
+
+// natsVersion returns the version of the NATS server that the tests use.
+func natsVersion(t *testing.T) string {
+	t.Helper()
+	return regexp.MustCompile(`nats-server/v2 v(\S+)`).FindStringSubmatch(content(t, filepath.Join(root, "go.mod")))[1]
 }
 
 // makeSecrets runs a copy of secrets.sh twice, to check that the second run keeps the secrets.

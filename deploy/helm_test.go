@@ -19,6 +19,9 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
+// configFile is the path of the configuration in a pod.
+const configFile = "/etc/genbus/config/genbus.yaml"
+
 // rendered has the fields of a rendered document that concern a replica. tools/helm checks the
 // others.
 type rendered struct {
@@ -82,10 +85,7 @@ func TestRenderingsAreOfTheChart(t *testing.T) {
 	t.Parallel()
 	h := sha256.New()
 	err := fs.WalkDir(os.DirFS("helm"), ".", func(path string, e fs.DirEntry, err error) error {
-		if e != nil && e.IsDir() && path == "genbus/charts" {
-			return fs.SkipDir // fetched by helm dependency build
-		}
-		if err != nil || e.IsDir() || strings.HasSuffix(path, ".rendered.yaml") || path == "genbus/Chart.lock" {
+		if err != nil || e.IsDir() || strings.HasSuffix(path, ".rendered.yaml") {
 			return err
 		}
 		data, err := os.ReadFile(filepath.Join("helm", path))
@@ -130,12 +130,46 @@ func TestChartRunsGenbus(t *testing.T) {
 	}
 }
 
+// TestNATSChart proves that the values of the NATS chart start the server version that the tests
+// use, with the user and the password that genbus has by default.
+func TestNATSChart(t *testing.T) {
+	t.Parallel()
+	var v struct {
+		Config struct {
+			Merge struct {
+				Authorization struct{ Users []struct{ User string } }
+			}
+		}
+		Container struct {
+			Image struct{ Tag string }
+			Env   map[string]struct {
+				ValueFrom struct {
+					SecretKeyRef struct{ Name, Key string } `yaml:"secretKeyRef"`
+				} `yaml:"valueFrom"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(content(t, "helm/nats.values.yaml")), &v); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := v.Container.Image.Tag, natsVersion(t)+"-alpine"; got != want {
+		t.Errorf("the image is %s, want %s", got, want)
+	}
+	external := renderings(t)["external"]
+	secret := v.Container.Env["NATS_SERVICE_PASSWORD"].ValueFrom.SecretKeyRef
+	users := v.Config.Merge.Authorization.Users
+	if len(users) != 1 || !strings.Contains(external, "user: "+users[0].User+"\n") || !strings.Contains(external, "secretName: "+secret.Name+"\n") ||
+		!strings.Contains(external, "password_file: /etc/genbus/secrets/"+secret.Key+"\n") {
+		t.Errorf("genbus does not log in as %v with %s of %s", users, secret.Key, secret.Name)
+	}
+}
+
 // chartConfig loads a configuration and supplies every secret that it names.
 func chartConfig(t *testing.T, text string) *config.Config {
 	t.Helper()
-	cfg, err := config.Load(config.Source{File: "/etc/genbus/genbus.yaml", Environ: []string{"ACME_KEY=acme-0123456789abcdef"}, ReadFile: func(path string) ([]byte, error) {
+	cfg, err := config.Load(config.Source{File: configFile, Environ: []string{"ACME_KEY=acme-0123456789abcdef"}, ReadFile: func(path string) ([]byte, error) {
 		switch {
-		case path == "/etc/genbus/genbus.yaml":
+		case path == configFile:
 			return []byte(text), nil
 		case strings.HasPrefix(path, "/etc/genbus/secrets/"), strings.HasPrefix(path, "/etc/genbus/tls/"):
 			return []byte("content-of-" + filepath.Base(path) + "-0123456789"), nil
@@ -182,7 +216,7 @@ func checkPod(t *testing.T, name string, p pod, cfg *config.Config) {
 	if !safe {
 		t.Errorf("%s: the pod has more privileges than it needs", name)
 	}
-	if len(c.Env) == 0 || c.Env[0].Name != "GENBUS_CONFIG" || c.Env[0].Value != "/etc/genbus/genbus.yaml" || !slices.Equal(c.Args, []string{"serve"}) {
+	if len(c.Env) == 0 || c.Env[0].Name != "GENBUS_CONFIG" || c.Env[0].Value != configFile || !slices.Equal(c.Args, []string{"serve"}) {
 		t.Errorf("%s: started with arguments %v and environment %+v", name, c.Args, c.Env)
 	}
 }

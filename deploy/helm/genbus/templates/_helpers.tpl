@@ -24,21 +24,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not $config.api_keys -}}
 {{- fail "config.api_keys is empty; set at least one key, because genbus must listen beyond loopback in a pod (docs/security.md)" -}}
 {{- end -}}
-{{- if .Values.nats.enabled -}}
-{{- if $config.nats.url -}}
-{{- fail "config.nats.url and nats.enabled are both set; set only one of them" -}}
-{{- end -}}
-{{- $password := ((.Values.nats.container | default dict).env | default dict).NATS_SERVICE_PASSWORD -}}
-{{- $secret := "" -}}
-{{- if kindIs "map" $password -}}
-{{- $secret = (($password.valueFrom | default dict).secretKeyRef | default dict).name -}}
-{{- end -}}
-{{- if and $secret .Values.existingSecret (ne $secret .Values.existingSecret) -}}
-{{- fail (printf "nats.container.env.NATS_SERVICE_PASSWORD is read from the Secret %s, and existingSecret is %s; use the same Secret in valueFrom.secretKeyRef.name" $secret .Values.existingSecret) -}}
-{{- end -}}
-{{- $_ := set $config.nats "url" (printf "nats://%s:4222" .Values.nats.fullnameOverride) -}}
-{{- else if not $config.nats.url -}}
-{{- fail "config.nats.url is empty; set it to a NATS cluster, or set nats.enabled. Replicas cannot share an embedded server" -}}
+{{- if not $config.nats.url -}}
+{{- fail "config.nats.url is empty; set it to a NATS cluster, because replicas cannot share an embedded server" -}}
 {{- end -}}
 {{- include "genbus.login" $config.nats -}}
 {{- $http := $config.http | default dict -}}
