@@ -17,6 +17,9 @@ import (
 // Call it at startup. The replica that starts last determines the configuration. If a stream cannot
 // be updated, the error names the fields.
 func (s *Streams) Ensure(ctx context.Context) error {
+	if err := s.admin.reads.link.checkServer(); err != nil {
+		return err
+	}
 	if err := s.checkAccount(ctx); err != nil {
 		return err
 	}
@@ -76,9 +79,6 @@ const accountTimeout = 2 * time.Second
 // error names the key or the limit to change. If the user may not read the limits, creating a
 // stream fails later instead.
 func (s *Streams) checkAccount(ctx context.Context) error {
-	if err := s.admin.reads.link.checkPayload(); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	account, err := s.admin.js.AccountInfo(ctx)

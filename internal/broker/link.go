@@ -129,7 +129,11 @@ func (l *link) maxPayload() int64 {
 // minPayload is enough for a video result and for every event without a body.
 const minPayload = 64 << 10
 
-func (l *link) checkPayload() error {
+// checkServer returns an error if genbus cannot work with the connected server.
+func (l *link) checkServer() error {
+	if err := checkVersion(l.nc.ConnectedServerName(), l.nc.ConnectedServerVersion()); err != nil {
+		return err
+	}
 	if most := l.maxPayload(); most < minPayload {
 		return fmt.Errorf("NATS max_payload is %d bytes (server, account or user limit); genbus needs at least %d", most, minPayload)
 	}

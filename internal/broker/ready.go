@@ -67,7 +67,7 @@ func (b *Broker) look(ctx context.Context) error {
 	if !b.isConnected() {
 		return errNotConnected
 	}
-	if err := b.writer.link.checkPayload(); err != nil {
+	if err := b.writer.link.checkServer(); err != nil {
 		return err
 	}
 	// The log comes first, because its answer also sets the clock, which must work even if another
