@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,32 +23,12 @@ const (
 	chartContent types.MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-// loadChart loads the chart in source. Helm cannot install a packaged chart without its
-// dependencies, so charts must contain exactly those.
 func loadChart(source string) (*chart.Chart, error) {
 	c, err := loader.LoadDir(filepath.Join(source, "deploy/helm/genbus"))
 	if err != nil {
 		return nil, fmt.Errorf("chart: %w", err)
 	}
-	var want, have []string
-	for _, d := range c.Metadata.Dependencies {
-		want = append(want, dependencyFile(d))
-	}
-	for _, f := range c.Raw {
-		if strings.HasPrefix(f.Name, "charts/") {
-			have = append(have, f.Name)
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(have)
-	if !slices.Equal(want, have) {
-		return nil, fmt.Errorf("chart: the dependencies are %v, want %v; run helm dependency build", have, want)
-	}
 	return c, nil
-}
-
-func dependencyFile(d *chart.Dependency) string {
-	return "charts/" + d.Name + "-" + d.Version + ".tgz"
 }
 
 // writeChart writes the packaged chart, and a layout for registries.
@@ -69,14 +48,11 @@ func (r *release) writeChart() error {
 	return r.writeLayout("chart", artifact, map[string]string{refName: "charts/genbus:" + version})
 }
 
-// packageChart returns what "helm package" would write, but with the time of the commit. It omits
-// Chart.lock, which contains the time of "helm dependency build".
+// packageChart returns what "helm package" would write, but with the time of the commit.
 func (r *release) packageChart() ([]byte, error) {
 	var entries []entry
 	for _, f := range r.chart.Raw {
-		if f.Name != "Chart.lock" {
-			entries = append(entries, entry{name: "genbus/" + f.Name, mode: 0o644, data: f.Data})
-		}
+		entries = append(entries, entry{name: "genbus/" + f.Name, mode: 0o644, data: f.Data})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	return r.gzipped(entries)

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
 )
 
 // digest is the SHA-256 sum of a file in dist.
@@ -47,15 +45,6 @@ func (r *release) writeProvenance(flags []string) error {
 		subjects = append(subjects, object{"name": d.name, "digest": object{"sha256": d.sha256}})
 	}
 	source := "git+" + repository + "@refs/tags/" + r.tag
-	dependencies := []object{{"uri": source, "digest": object{"gitCommit": r.commit}}}
-	for _, d := range r.chart.Metadata.Dependencies {
-		file := dependencyFile(d)
-		sum, err := sha256File(os.DirFS(filepath.Join(r.source, "deploy/helm/genbus")), file)
-		if err != nil {
-			return err
-		}
-		dependencies = append(dependencies, object{"uri": d.Repository + "/" + path.Base(file), "digest": object{"sha256": sum}})
-	}
 	script := repository + "/blob/" + r.tag + "/deploy/release"
 	data, err := json.MarshalIndent(object{
 		"_type":         "https://in-toto.io/Statement/v1",
@@ -66,7 +55,7 @@ func (r *release) writeProvenance(flags []string) error {
 				"buildType":            script,
 				"externalParameters":   object{"source": source},
 				"internalParameters":   object{"go": r.goVersion, "flags": flags},
-				"resolvedDependencies": dependencies,
+				"resolvedDependencies": []object{{"uri": source, "digest": object{"gitCommit": r.commit}}},
 			},
 			"runDetails": object{"builder": object{"id": script}},
 		},

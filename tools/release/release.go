@@ -23,7 +23,7 @@ const repository = "https://github.com/genbus/genbus"
 // release describes the release of the binaries in dist.
 type release struct {
 	dist      string
-	source    string // a clone of the repository at the tag, with the chart's dependencies
+	source    string // a clone of the repository at the tag
 	tag       string
 	commit    string
 	time      time.Time // of the commit
