@@ -157,11 +157,13 @@ func TestTasksAreShownAsByHTTP(t *testing.T) {
 	c := userCommand{t: t, args: []string{"--server", s.GRPCAddr().String()}}
 	chat := strings.TrimSpace(c.ok("submit", "chat", "--detach", "-m", "sandbox-chat", "hello"))
 	await(t, "the end of the chat", func() bool { return strings.Contains(c.ok("tasks", "get", chat), "completed") })
+	await(t, "the chat in the list", func() bool { return strings.Contains(c.ok("tasks", "list", "--kind", "chat"), chat+"  ") })
 	id := strings.TrimSpace(c.ok("submit", "video", "--detach", "-m", "sandbox-video:status=429,retry_after=600", "a cat"))
 	await(t, "the refusal", func() bool { return strings.Contains(c.ok("tasks", "get", id), "upstream  rate_limited\n") })
 	for path, args := range map[string][]string{
 		"/genbus/v1/videos/" + id: {"tasks", "get", id, "--json"}, "/genbus/v1/chats/" + chat: {"tasks", "get", chat, "--json"}, "/genbus/v1/videos": {"tasks", "list", "--json"},
 		"/genbus/v1/models": {"models", "--json"},
+		"/genbus/v1/chats":  {"tasks", "list", "--kind", "chat", "--json"},
 	} {
 		res, err := http.Get("http://" + s.HTTPAddr().String() + path)
 		if err != nil {

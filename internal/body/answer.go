@@ -23,6 +23,11 @@ func VideoCreatedJSON(v *genbusv1.VideoTask) []byte {
 // the first video. error is absent unless the task has one.
 func VideoTaskJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
+	w.taskAnswer(v)
+	return w.buf
+}
+
+func (w *writer) taskAnswer(v *genbusv1.VideoTask) {
 	o := w.videoHead(v)
 	o.unix("completed_at", v.GetCompletedAt())
 	if videos := v.GetVideos(); len(videos) > 0 {
@@ -37,7 +42,6 @@ func VideoTaskJSON(v *genbusv1.VideoTask) []byte {
 	o.text("retry_of", v.GetRetryOf())
 	o.textDict("labels", v.GetLabels())
 	o.close(nil)
-	return w.buf
 }
 
 func (w *writer) videoHead(v *genbusv1.VideoTask) object {
@@ -81,6 +85,11 @@ func (w *writer) errorAnswer(e *genbusv1.TaskError) {
 // reply_ref refers to the reply.
 func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	var w writer
+	w.chatAnswer(chat, reply)
+	return w.buf
+}
+
+func (w *writer) chatAnswer(chat *genbusv1.Chat, reply []byte) {
 	o := w.open()
 	o.always("id", chat.GetId())
 	o.always("object", "chat.completion.job")
@@ -98,7 +107,6 @@ func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	}
 	o.inline("response", reply)
 	o.close(nil)
-	return w.buf
 }
 
 // ModelListJSON returns the answer to GET /v1/models.

@@ -18,6 +18,10 @@ func WithoutExecution(m proto.Message) proto.Message {
 		for _, t := range m.GetTasks() {
 			dropVideo(t)
 		}
+	case *genbusv1.ListChatCompletionsResponse:
+		for _, c := range m.GetChats() {
+			dropChat(c)
+		}
 	}
 	return m
 }

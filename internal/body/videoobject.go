@@ -20,20 +20,7 @@ func VideoObjectJSON(v *genbusv1.VideoTask) []byte {
 
 // VideoObjectListJSON returns the answer to GET /v1/videos.
 func VideoObjectListJSON(list []*genbusv1.VideoTask, more bool) []byte {
-	var w writer
-	o := w.open()
-	o.always("object", "list")
-	array(o, "data", "data", list, (*writer).videoObject)
-	if len(list) > 0 {
-		o.always("first_id", list[0].GetId())
-		o.always("last_id", list[len(list)-1].GetId())
-	} else {
-		o.null("first_id")
-		o.null("last_id")
-	}
-	o.bool("has_more", more)
-	o.close(nil)
-	return w.buf
+	return pageJSON(list, (*genbusv1.VideoTask).GetId, (*writer).videoObject, more, "")
 }
 
 // VideoDeletedJSON returns the answer to DELETE /v1/videos/{id}.

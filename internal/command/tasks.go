@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -23,11 +24,11 @@ type tenantFlags struct {
 	Timeout    time.Duration `help:"Time limit of the whole command." default:"1m"`
 }
 
-// Tasks shows and cancels a tenant's jobs. It uses gRPC because NATS has no subjects for this.
+// Tasks shows and cancels a tenant's jobs over gRPC.
 type Tasks struct {
 	tenantFlags `embed:""`
 
-	List   tasksList   `cmd:"" help:"List video tasks, newest first."`
+	List   tasksList   `cmd:"" help:"List video tasks or chats, newest first."`
 	Get    tasksGet    `cmd:"" help:"Show the current state of a video task or chat."`
 	Cancel tasksCancel `cmd:"" help:"Cancel a video task or chat."`
 }
@@ -60,9 +61,10 @@ func (c *tenantFlags) call(ctx context.Context, out io.Writer, f func(context.Co
 }
 
 type tasksList struct {
+	Kind   string `help:"Kind of jobs to list: video or chat." enum:"video,chat" default:"video"`
 	Status string `help:"Show only this status: queued, in_progress, completed, failed or cancelled." placeholder:"WORD"`
-	Since  string `help:"Show only tasks created since a time (2026-01-31T12:00:00Z) or within a duration (2h)." placeholder:"WHEN"`
-	Limit  int    `help:"Maximum tasks to list; 0 for all." default:"20"`
+	Since  string `help:"Show only jobs created since a time (2026-01-31T12:00:00Z) or within a duration (2h)." placeholder:"WHEN"`
+	Limit  int    `help:"Maximum jobs to list; 0 for all." default:"20"`
 }
 
 func (l tasksList) Run(ctx context.Context, c *Tasks, out io.Writer) error {
@@ -70,31 +72,51 @@ func (l tasksList) Run(ctx context.Context, c *Tasks, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	request := &genbusv1.ListVideoTasksRequest{Status: status}
+	var after *timestamppb.Timestamp
 	if l.Since != "" {
-		after, err := since(l.Since, time.Now())
+		at, err := since(l.Since, time.Now())
 		if err != nil {
 			return err
 		}
-		request.CreatedAfter = timestamppb.New(after)
+		after = timestamppb.New(at)
 	}
 	return c.call(ctx, out, func(ctx context.Context, call tenantCall) error {
-		var all *genbusv1.ListVideoTasksResponse
-		err := eachPage(l.Limit, func(size int32) (listed int, more bool, err error) {
-			request.PageSize = size
-			page, err := call.videos.ListVideoTasks(ctx, request)
+		if subject.Kind(l.Kind) == subject.Chat {
+			request := &genbusv1.ListChatCompletionsRequest{Status: status, CreatedAfter: after}
+			chats, next, err := pages(l.Limit, func(size int32, token string) ([]*genbusv1.Chat, string, error) {
+				request.PageSize, request.PageToken = size, token
+				page, err := call.chats.ListChatCompletions(ctx, request)
+				return page.GetChats(), page.GetNextPageToken(), err
+			})
 			if err != nil {
-				return 0, false, err
+				return err
 			}
-			page.Tasks = append(all.GetTasks(), page.GetTasks()...)
-			all, request.PageToken = page, page.GetNextPageToken()
-			return len(all.GetTasks()), request.GetPageToken() != "", nil
+			return call.chatList(&genbusv1.ListChatCompletionsResponse{Chats: chats, NextPageToken: next})
+		}
+		request := &genbusv1.ListVideoTasksRequest{Status: status, CreatedAfter: after}
+		tasks, next, err := pages(l.Limit, func(size int32, token string) ([]*genbusv1.VideoTask, string, error) {
+			request.PageSize, request.PageToken = size, token
+			page, err := call.videos.ListVideoTasks(ctx, request)
+			return page.GetTasks(), page.GetNextPageToken(), err
 		})
 		if err != nil {
 			return err
 		}
-		return call.tasks(all)
+		return call.taskList(&genbusv1.ListVideoTasksResponse{Tasks: tasks, NextPageToken: next})
 	})
+}
+
+// pages joins the pages up to limit jobs, as in eachPage. next is the token of the page that follows.
+func pages[J any](limit int, ask func(size int32, token string) (page []J, next string, err error)) (all []J, next string, err error) {
+	err = eachPage(limit, func(size int32) (int, bool, error) {
+		page, token, err := ask(size, next)
+		if err != nil {
+			return 0, false, err
+		}
+		all, next = append(all, page...), token
+		return len(all), next != "", nil
+	})
+	return all, next, err
 }
 
 // statusOf parses a status word. It returns UNSPECIFIED, which means every status, for an empty
@@ -111,18 +133,30 @@ func statusOf(word string) (genbusv1.JobStatus, error) {
 	return 0, WrongUse("--status: %q is invalid; use queued, in_progress, completed, failed or cancelled", word)
 }
 
-func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
-	if p.json {
-		return p.asJSON(body.WithoutExecution(m))
-	}
-	if len(m.GetTasks()) == 0 {
-		return p.message(m, "no tasks")
-	}
-	rows := make([]string, 0, len(m.GetTasks()))
+func (p printer) taskList(m *genbusv1.ListVideoTasksResponse) error {
+	var rows []string
 	for _, t := range m.GetTasks() {
 		rows = append(rows, cells(t.GetId(), moment(t.GetCreatedAt()), task.StatusWord(t.GetStatus()), fmt.Sprintf("%d %%", t.GetProgress()), t.GetModel(), t.GetError().GetCode()))
 	}
-	if err := p.table("ID\tCREATED\tSTATUS\tPROGRESS\tMODEL\tERROR", rows); err != nil || m.GetNextPageToken() == "" {
+	return p.jobList(m, m.GetNextPageToken(), "tasks", "ID\tCREATED\tSTATUS\tPROGRESS\tMODEL\tERROR", rows)
+}
+
+func (p printer) chatList(m *genbusv1.ListChatCompletionsResponse) error {
+	var rows []string
+	for _, c := range m.GetChats() {
+		rows = append(rows, cells(c.GetId(), moment(c.GetCreatedAt()), task.StatusWord(c.GetStatus()), fmt.Sprint(c.GetAttempt()), c.GetModel(), c.GetError().GetCode()))
+	}
+	return p.jobList(m, m.GetNextPageToken(), "chats", "ID\tCREATED\tSTATUS\tATTEMPT\tMODEL\tERROR", rows)
+}
+
+func (p printer) jobList(m proto.Message, next, noun, header string, rows []string) error {
+	if p.json {
+		return p.asJSON(body.WithoutExecution(m))
+	}
+	if len(rows) == 0 {
+		return p.message(m, "no %s", noun)
+	}
+	if err := p.table(header, rows); err != nil || next == "" {
 		return err
 	}
 	return p.message(m, "More exist; see --limit.")

@@ -14,6 +14,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // paged serves a tenant's tasks in pages.
@@ -35,19 +36,38 @@ func (p paged) ListVideoTasks(_ context.Context, m *genbusv1.ListVideoTasksReque
 	return page, nil
 }
 
+type pagedChats struct {
+	genbusv1grpc.UnimplementedChatServiceServer
+	chats int
+}
+
+func (p pagedChats) ListChatCompletions(ctx context.Context, m *genbusv1.ListChatCompletionsRequest) (*genbusv1.ListChatCompletionsResponse, error) {
+	tasks, err := (paged{tasks: p.chats}).ListVideoTasks(ctx, &genbusv1.ListVideoTasksRequest{PageSize: m.GetPageSize(), PageToken: m.GetPageToken()})
+	page := &genbusv1.ListChatCompletionsResponse{NextPageToken: tasks.GetNextPageToken()}
+	for _, t := range tasks.GetTasks() {
+		page.Chats = append(page.GetChats(), &genbusv1.Chat{Id: strings.Replace(t.GetId(), "video", "chat", 1)})
+	}
+	return page, err
+}
+
 // TestTasksAreListedToTheLimit checks that --limit works across pages and that 0 means no limit.
 func TestTasksAreListedToTheLimit(t *testing.T) {
 	t.Parallel()
 	const tasks = 2*maxPage + 30
-	addr, _ := serveGRPC(t, func(server *grpc.Server) { genbusv1grpc.RegisterVideoServiceServer(server, paged{tasks: tasks}) })
-	for limit, want := range map[int]int{1: 1, 20: 20, maxPage + 1: maxPage + 1, 0: tasks, tasks + 1: tasks} {
-		var out bytes.Buffer
-		c := &Tasks{tenantFlags: tenantFlags{connection: connection{Server: addr}, Timeout: time.Minute}}
-		if err := (tasksList{Limit: limit}).Run(t.Context(), c, &out); err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(out.String(), "video_"); n != want || strings.Contains(out.String(), "More exist") != (want < tasks) {
-			t.Errorf("with --limit %d it lists %d tasks:\n%s", limit, n, &out)
+	addr, _ := serveGRPC(t, func(server *grpc.Server) {
+		genbusv1grpc.RegisterVideoServiceServer(server, paged{tasks: tasks})
+		genbusv1grpc.RegisterChatServiceServer(server, pagedChats{chats: tasks})
+	})
+	for _, kind := range subject.Kinds {
+		for limit, want := range map[int]int{1: 1, 20: 20, maxPage + 1: maxPage + 1, 0: tasks, tasks + 1: tasks} {
+			var out bytes.Buffer
+			c := &Tasks{tenantFlags: tenantFlags{connection: connection{Server: addr}, Timeout: time.Minute}}
+			if err := (tasksList{Kind: string(kind), Limit: limit}).Run(t.Context(), c, &out); err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(out.String(), string(kind)+"_"); n != want || strings.Contains(out.String(), "More exist") != (want < tasks) {
+				t.Errorf("with --limit %d it lists %d of %s:\n%s", limit, n, kind, &out)
+			}
 		}
 	}
 }

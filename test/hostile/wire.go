@@ -16,7 +16,7 @@ var Methods = []string{
 	CreateMethod, "/genbus.v1.VideoService/GetVideoTask", "/genbus.v1.VideoService/ListVideoTasks", "/genbus.v1.VideoService/CancelVideoTask", "/genbus.v1.VideoService/WatchVideoTask",
 	"/genbus.v1.VideoService/DeleteVideoTask", "/genbus.v1.VideoService/DownloadVideo", "/genbus.v1.ChatService/CreateChatCompletion", "/genbus.v1.ChatService/StreamChatCompletion",
 	"/genbus.v1.ChatService/SubmitChatCompletion", "/genbus.v1.ChatService/GetChatCompletion", "/genbus.v1.ChatService/WatchChatCompletion", "/genbus.v1.ChatService/CancelChatCompletion",
-	"/genbus.v1.ModelService/ListModels", "/grpc.health.v1.Health/Check", "/genbus.v1.VideoService/NoSuchMethod", "/no.such.Service/Method",
+	"/genbus.v1.ChatService/ListChatCompletions", "/genbus.v1.ModelService/ListModels", "/grpc.health.v1.Health/Check", "/genbus.v1.VideoService/NoSuchMethod", "/no.such.Service/Method",
 }
 
 // Message returns a hostile message for one of Methods.
@@ -39,7 +39,7 @@ func messageFor(s *Source, t Target, method string) []byte {
 		return protowire.AppendBytes([]byte{0x0a}, VideoWire(s, t))
 	case strings.HasSuffix(name, "ChatCompletion") && !strings.HasPrefix(name, "Get") && !strings.HasPrefix(name, "Watch") && !strings.HasPrefix(name, "Cancel"):
 		return protowire.AppendBytes([]byte{0x0a}, ChatWire(s, t))
-	case name == "ListVideoTasks":
+	case name == "ListVideoTasks", name == "ListChatCompletions":
 		return listWire(s)
 	default:
 		return idWire(s, t)

@@ -11,6 +11,7 @@ package genbusv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -769,11 +770,148 @@ func (x *CancelChatCompletionResponse) GetChat() *Chat {
 	return nil
 }
 
+// ListChatCompletionsRequest selects a page.
+type ListChatCompletionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only chats with this status. UNSPECIFIED: all.
+	Status JobStatus `protobuf:"varint,1,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
+	// Only chats created at or after. Absent: no bound.
+	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
+	// Only chats created before. Absent: no bound.
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
+	// 1 to 100; larger values count as 100. 0: 20.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the previous page, with the same filters. Empty: the first page.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChatCompletionsRequest) Reset() {
+	*x = ListChatCompletionsRequest{}
+	mi := &file_genbus_v1_chat_rpc_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChatCompletionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChatCompletionsRequest) ProtoMessage() {}
+
+func (x *ListChatCompletionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_chat_rpc_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChatCompletionsRequest.ProtoReflect.Descriptor instead.
+func (*ListChatCompletionsRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_chat_rpc_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListChatCompletionsRequest) GetStatus() JobStatus {
+	if x != nil {
+		return x.Status
+	}
+	return JobStatus_JOB_STATUS_UNSPECIFIED
+}
+
+func (x *ListChatCompletionsRequest) GetCreatedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAfter
+	}
+	return nil
+}
+
+func (x *ListChatCompletionsRequest) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
+}
+
+func (x *ListChatCompletionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListChatCompletionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListChatCompletionsResponse is a page.
+type ListChatCompletionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chats, newest first, without their replies.
+	Chats []*Chat `protobuf:"bytes,1,rep,name=chats,proto3" json:"chats,omitempty"`
+	// Token of the next page; empty if this is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChatCompletionsResponse) Reset() {
+	*x = ListChatCompletionsResponse{}
+	mi := &file_genbus_v1_chat_rpc_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChatCompletionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChatCompletionsResponse) ProtoMessage() {}
+
+func (x *ListChatCompletionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_chat_rpc_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChatCompletionsResponse.ProtoReflect.Descriptor instead.
+func (*ListChatCompletionsResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_chat_rpc_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListChatCompletionsResponse) GetChats() []*Chat {
+	if x != nil {
+		return x.Chats
+	}
+	return nil
+}
+
+func (x *ListChatCompletionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_genbus_v1_chat_rpc_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_chat_rpc_proto_rawDesc = "" +
 	"\n" +
-	"\x18genbus/v1/chat_rpc.proto\x12\tgenbus.v1\x1a\x14genbus/v1/chat.proto\"O\n" +
+	"\x18genbus/v1/chat_rpc.proto\x12\tgenbus.v1\x1a\x14genbus/v1/chat.proto\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"O\n" +
 	"\x1bCreateChatCompletionRequest\x120\n" +
 	"\arequest\x18\x01 \x01(\v2\x16.genbus.v1.ChatRequestR\arequest\"\x8d\x01\n" +
 	"\x1cCreateChatCompletionResponse\x129\n" +
@@ -816,7 +954,17 @@ const file_genbus_v1_chat_rpc_proto_rawDesc = "" +
 	"\x1bCancelChatCompletionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"C\n" +
 	"\x1cCancelChatCompletionResponse\x12#\n" +
-	"\x04chat\x18\x01 \x01(\v2\x0f.genbus.v1.ChatR\x04chatB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\x04chat\x18\x01 \x01(\v2\x0f.genbus.v1.ChatR\x04chat\"\x8a\x02\n" +
+	"\x1aListChatCompletionsRequest\x12,\n" +
+	"\x06status\x18\x01 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12?\n" +
+	"\rcreated_after\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
+	"\x0ecreated_before\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"l\n" +
+	"\x1bListChatCompletionsResponse\x12%\n" +
+	"\x05chats\x18\x01 \x03(\v2\x0f.genbus.v1.ChatR\x05chats\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageTokenB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_chat_rpc_proto_rawDescOnce sync.Once
@@ -830,7 +978,7 @@ func file_genbus_v1_chat_rpc_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_chat_rpc_proto_rawDescData
 }
 
-var file_genbus_v1_chat_rpc_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_genbus_v1_chat_rpc_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_genbus_v1_chat_rpc_proto_goTypes = []any{
 	(*CreateChatCompletionRequest)(nil),  // 0: genbus.v1.CreateChatCompletionRequest
 	(*CreateChatCompletionResponse)(nil), // 1: genbus.v1.CreateChatCompletionResponse
@@ -845,31 +993,39 @@ var file_genbus_v1_chat_rpc_proto_goTypes = []any{
 	(*ChatGap)(nil),                      // 10: genbus.v1.ChatGap
 	(*CancelChatCompletionRequest)(nil),  // 11: genbus.v1.CancelChatCompletionRequest
 	(*CancelChatCompletionResponse)(nil), // 12: genbus.v1.CancelChatCompletionResponse
-	(*ChatRequest)(nil),                  // 13: genbus.v1.ChatRequest
-	(*ChatCompletion)(nil),               // 14: genbus.v1.ChatCompletion
-	(*ChatCompletionChunk)(nil),          // 15: genbus.v1.ChatCompletionChunk
-	(*Chat)(nil),                         // 16: genbus.v1.Chat
-	(*ChatEvent)(nil),                    // 17: genbus.v1.ChatEvent
-	(*ChatChunk)(nil),                    // 18: genbus.v1.ChatChunk
+	(*ListChatCompletionsRequest)(nil),   // 13: genbus.v1.ListChatCompletionsRequest
+	(*ListChatCompletionsResponse)(nil),  // 14: genbus.v1.ListChatCompletionsResponse
+	(*ChatRequest)(nil),                  // 15: genbus.v1.ChatRequest
+	(*ChatCompletion)(nil),               // 16: genbus.v1.ChatCompletion
+	(*ChatCompletionChunk)(nil),          // 17: genbus.v1.ChatCompletionChunk
+	(*Chat)(nil),                         // 18: genbus.v1.Chat
+	(*ChatEvent)(nil),                    // 19: genbus.v1.ChatEvent
+	(*ChatChunk)(nil),                    // 20: genbus.v1.ChatChunk
+	(JobStatus)(0),                       // 21: genbus.v1.JobStatus
+	(*timestamppb.Timestamp)(nil),        // 22: google.protobuf.Timestamp
 }
 var file_genbus_v1_chat_rpc_proto_depIdxs = []int32{
-	13, // 0: genbus.v1.CreateChatCompletionRequest.request:type_name -> genbus.v1.ChatRequest
-	14, // 1: genbus.v1.CreateChatCompletionResponse.completion:type_name -> genbus.v1.ChatCompletion
-	13, // 2: genbus.v1.StreamChatCompletionRequest.request:type_name -> genbus.v1.ChatRequest
-	15, // 3: genbus.v1.StreamChatCompletionResponse.chunk:type_name -> genbus.v1.ChatCompletionChunk
-	13, // 4: genbus.v1.SubmitChatCompletionRequest.request:type_name -> genbus.v1.ChatRequest
-	16, // 5: genbus.v1.SubmitChatCompletionResponse.chat:type_name -> genbus.v1.Chat
-	16, // 6: genbus.v1.GetChatCompletionResponse.chat:type_name -> genbus.v1.Chat
-	14, // 7: genbus.v1.GetChatCompletionResponse.completion:type_name -> genbus.v1.ChatCompletion
-	17, // 8: genbus.v1.WatchChatCompletionResponse.event:type_name -> genbus.v1.ChatEvent
-	18, // 9: genbus.v1.WatchChatCompletionResponse.chunk:type_name -> genbus.v1.ChatChunk
+	15, // 0: genbus.v1.CreateChatCompletionRequest.request:type_name -> genbus.v1.ChatRequest
+	16, // 1: genbus.v1.CreateChatCompletionResponse.completion:type_name -> genbus.v1.ChatCompletion
+	15, // 2: genbus.v1.StreamChatCompletionRequest.request:type_name -> genbus.v1.ChatRequest
+	17, // 3: genbus.v1.StreamChatCompletionResponse.chunk:type_name -> genbus.v1.ChatCompletionChunk
+	15, // 4: genbus.v1.SubmitChatCompletionRequest.request:type_name -> genbus.v1.ChatRequest
+	18, // 5: genbus.v1.SubmitChatCompletionResponse.chat:type_name -> genbus.v1.Chat
+	18, // 6: genbus.v1.GetChatCompletionResponse.chat:type_name -> genbus.v1.Chat
+	16, // 7: genbus.v1.GetChatCompletionResponse.completion:type_name -> genbus.v1.ChatCompletion
+	19, // 8: genbus.v1.WatchChatCompletionResponse.event:type_name -> genbus.v1.ChatEvent
+	20, // 9: genbus.v1.WatchChatCompletionResponse.chunk:type_name -> genbus.v1.ChatChunk
 	10, // 10: genbus.v1.WatchChatCompletionResponse.gap:type_name -> genbus.v1.ChatGap
-	16, // 11: genbus.v1.CancelChatCompletionResponse.chat:type_name -> genbus.v1.Chat
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	18, // 11: genbus.v1.CancelChatCompletionResponse.chat:type_name -> genbus.v1.Chat
+	21, // 12: genbus.v1.ListChatCompletionsRequest.status:type_name -> genbus.v1.JobStatus
+	22, // 13: genbus.v1.ListChatCompletionsRequest.created_after:type_name -> google.protobuf.Timestamp
+	22, // 14: genbus.v1.ListChatCompletionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	18, // 15: genbus.v1.ListChatCompletionsResponse.chats:type_name -> genbus.v1.Chat
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_chat_rpc_proto_init() }
@@ -878,6 +1034,7 @@ func file_genbus_v1_chat_rpc_proto_init() {
 		return
 	}
 	file_genbus_v1_chat_proto_init()
+	file_genbus_v1_job_proto_init()
 	file_genbus_v1_chat_rpc_proto_msgTypes[9].OneofWrappers = []any{
 		(*WatchChatCompletionResponse_Event)(nil),
 		(*WatchChatCompletionResponse_Chunk)(nil),
@@ -889,7 +1046,7 @@ func file_genbus_v1_chat_rpc_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_chat_rpc_proto_rawDesc), len(file_genbus_v1_chat_rpc_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

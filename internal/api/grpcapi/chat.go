@@ -185,3 +185,12 @@ func (s chatService) CancelChatCompletion(ctx context.Context, m *genbusv1.Cance
 	setJobID(ctx, e.Job.GetId())
 	return &genbusv1.CancelChatCompletionResponse{Chat: core.ChatOf(e)}, nil
 }
+
+// ListChatCompletions lists chats without their replies.
+func (s chatService) ListChatCompletions(ctx context.Context, m *genbusv1.ListChatCompletionsRequest) (*genbusv1.ListChatCompletionsResponse, error) {
+	page, err := listPage(ctx, s.core, subject.Chat, m)
+	if err != nil {
+		return nil, err
+	}
+	return core.ChatPage(page), nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,34 @@ func TestGRPCList(t *testing.T) {
 	}))
 	if got := taskIDs(done); len(got) != 1 || got[0] != ids[0] {
 		t.Errorf("completed: %v", got)
+	}
+}
+
+func TestGRPCListOfChats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := genbusv1grpc.NewChatServiceClient(w.Dial())
+	older, newer := w.SubmitChat(""), w.SubmitChat("")
+	w.EndChat(w.StartChat("default", older), apitest.ReplyJSON, 0)
+	list := func(m *genbusv1.ListChatCompletionsRequest) (ids []string, next string) {
+		page := apitest.Must[*genbusv1.ListChatCompletionsResponse](t)(c.ListChatCompletions(t.Context(), m))
+		for _, chat := range page.GetChats() {
+			ids = append(ids, chat.GetId())
+			if chat.GetReplyJson() != nil {
+				t.Errorf("%s is listed with its reply", chat.GetId())
+			}
+		}
+		return ids, page.GetNextPageToken()
+	}
+	w.Await("both in the list", func() bool {
+		ids, _ := list(&genbusv1.ListChatCompletionsRequest{Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED})
+		all, _ := list(&genbusv1.ListChatCompletionsRequest{})
+		return slices.Equal(ids, []string{older}) && slices.Equal(all, []string{newer, older})
+	})
+	first, token := list(&genbusv1.ListChatCompletionsRequest{PageSize: 1})
+	rest, end := list(&genbusv1.ListChatCompletionsRequest{PageSize: 1, PageToken: token})
+	if !slices.Equal(append(first, rest...), []string{newer, older}) || end != "" {
+		t.Errorf("pages %v and %v, then %q", first, rest, end)
 	}
 }
 

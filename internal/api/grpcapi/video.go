@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobtable"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -43,42 +43,20 @@ func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTask
 }
 
 func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoTasksRequest) (*genbusv1.ListVideoTasksResponse, error) {
-	if v := listViolations(m); len(v) > 0 {
-		return nil, errcode.Invalid(v)
-	}
-	page, err := s.core.Jobs.List(ctx, jobtable.Query{
-		Kind: subject.Video, Tenant: callOf(ctx).tenant, Status: m.GetStatus(),
-		CreatedFrom: jobtable.Bound(m.GetCreatedAfter()), CreatedBefore: jobtable.Bound(m.GetCreatedBefore()),
-		Size: int(m.GetPageSize()), Token: m.GetPageToken(),
-	})
+	page, err := listPage(ctx, s.core, subject.Video, m)
 	if err != nil {
 		return nil, err
 	}
-	out := &genbusv1.ListVideoTasksResponse{NextPageToken: page.NextToken}
-	for _, e := range page.Jobs {
-		out.Tasks = append(out.Tasks, core.VideoOf(e))
-	}
-	return out, nil
+	return core.VideoPage(page), nil
 }
 
-func listViolations(m *genbusv1.ListVideoTasksRequest) []errcode.Violation {
-	var out []errcode.Violation
-	add := func(field, description string) {
-		out = append(out, errcode.Violation{Field: field, Description: description})
+// listPage reads the page that a request selects.
+func listPage(ctx context.Context, c *core.Core, kind subject.Kind, m core.ListRequest) (jobindex.Page, error) {
+	q, err := core.ListQuery(kind, callOf(ctx).tenant, m)
+	if err != nil {
+		return jobindex.Page{}, err
 	}
-	if _, known := genbusv1.JobStatus_name[int32(m.GetStatus())]; !known {
-		add("status", core.StatusRule)
-	}
-	if m.GetPageSize() < 0 {
-		add("page_size", "must be 0 to 100")
-	}
-	if t := m.GetCreatedAfter(); t != nil && !t.IsValid() {
-		add("created_after", "is not a valid time")
-	}
-	if t := m.GetCreatedBefore(); t != nil && !t.IsValid() {
-		add("created_before", "is not a valid time")
-	}
-	return out
+	return c.Jobs.List(ctx, q)
 }
 
 func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVideoTaskRequest) (*genbusv1.CancelVideoTaskResponse, error) {

@@ -38,6 +38,15 @@ func (h *Handler) chatCompletions(x *exchange) error {
 	}
 }
 
+// listChats serves GET /v1/chat/completions. Like OpenAI, it lists the oldest chats first by default.
+func (h *Handler) listChats(x *exchange) error {
+	page, err := x.page(subject.Chat, "asc")
+	if err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, body.ChatPageJSON(core.ChatPage(page).GetChats(), page.NextToken != "", ""))
+}
+
 // prefersAsync reports whether the Prefer header (RFC 7240) contains respond-async.
 func prefersAsync(values []string) bool {
 	for _, value := range values {

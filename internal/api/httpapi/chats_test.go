@@ -335,3 +335,42 @@ func (w *world) untilFollowed() {
 	w.T.Helper()
 	w.Await("the second admission", func() bool { return w.admissions(subject.Chat) >= 2 })
 }
+
+// TestChatList checks that chats are listed by the paths of both APIs, without their replies.
+func TestChatList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	older, newer := w.SubmitChat(""), w.SubmitChat("")
+	w.EndChat(w.StartChat("default", older), apitest.ReplyJSON, 0)
+	ids := func(query string) (out []string) {
+		t.Helper()
+		data, _ := w.Get("/v1/chat/completions" + query).JSON(t)["data"].([]any)
+		for _, d := range data {
+			chat, _ := d.(map[string]any)
+			if out = append(out, fmt.Sprint(chat["id"])); chat["response"] != nil || chat["object"] != "chat.completion.job" {
+				t.Errorf("%s: %v", query, chat)
+			}
+		}
+		return out
+	}
+	w.Await("both in the list", func() bool { return slices.Equal(ids(""), []string{older, newer}) })
+	for query, want := range map[string][]string{
+		"?order=desc": {newer, older}, "?limit=1": {older}, "?after=" + older: {newer}, "?order=desc&after=" + older: nil,
+	} {
+		if got := ids(query); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	for query, code := range map[string]string{"?order=new": "invalid_request", "?after=chat_none": "chat_not_found"} {
+		if a := w.Get("/v1/chat/completions" + query); a.ErrorCode(t) != code {
+			t.Errorf("%s: %d %s", query, a.Status, a.Body)
+		}
+	}
+	a := w.Get("/genbus/v1/chats?page_size=1")
+	if !strings.Contains(a.Body, newer) || strings.Contains(a.Body, older) || strings.Contains(a.Body, "execution") {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	if a := w.Get("/genbus/v1/chats?status=JOB_STATUS_COMPLETED"); !strings.Contains(a.Body, older) || strings.Contains(a.Body, "reply_json") {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}

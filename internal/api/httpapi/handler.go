@@ -186,6 +186,7 @@ func (h *Handler) routes(rules []rule) {
 	h.handleFor("GET /v1/videos/{id}/content", (*exchange).byKeyOrSignature, h.getContent) // answers to vendors' clients link to it
 	h.vendorRoutes()
 	h.handle("POST /v1/chat/completions", h.chatCompletions)
+	h.handle("GET /v1/chat/completions", h.listChats)
 	h.handle("GET /v1/models", h.listModels)
 	h.handle("GET /v1/models/{model...}", h.getModel)
 

@@ -109,9 +109,7 @@ func isolations() map[string]isolation {
 		typed     = `{"request_id":"{name}","video":{"model":"sandbox-video","prompt":"a cat"}}`
 		typedChat = `{"request_id":"{name}","chat":{"model":"sandbox-chat","messages":[{"role":"user","text":"hi"}]}}`
 	)
-	after := isolation{about: func(id string) []call {
-		return []call{{method: http.MethodGet, path: "/v1/videos?after=" + id}}
-	}}
+	after, afterChat := byID(http.MethodGet, "/v1/videos?after={id}"), byID(http.MethodGet, "/v1/chat/completions?after={id}")
 	rows := map[string]isolation{
 		"GET /healthz": {open: true}, "GET /readyz": {open: true}, "GET /readyz/jobs": {open: true}, "GET /metrics": {open: true},
 		"GET /openapi.json": {open: true}, "GET /asyncapi.json": {open: true}, "GET /docs": {open: true},
@@ -127,6 +125,7 @@ func isolations() map[string]isolation {
 		"DELETE /v1/videos/{id}":                byID(http.MethodDelete, "/v1/videos/{id}"),
 		"GET /v1/videos/{id}/content":           byID(http.MethodGet, "/v1/videos/{id}/content"),
 		"POST /v1/chat/completions":             makes(subject.Chat, "/v1/chat/completions", apitest.TalkBody("hi"), append(named, "Prefer", "respond-async")...),
+		"GET /v1/chat/completions":              and(afterChat, shows("/v1/chat/completions", "/v1/chat/completions?limit=100&order=desc")),
 		"GET /v1/models":                        shows("/v1/models"),
 		"GET /v1/models/{model...}":             shows("/v1/models/sandbox-video", "/v1/models/"+apitest.AcmeMark[:4]+"x"),
 
@@ -139,6 +138,7 @@ func isolations() map[string]isolation {
 		"POST /genbus/v1/videos/{id}/cancel": byID(http.MethodPost, "/genbus/v1/videos/{id}/cancel"),
 		"DELETE /genbus/v1/videos/{id}":      byID(http.MethodDelete, "/genbus/v1/videos/{id}"),
 		"POST /genbus/v1/chats":              makes(subject.Chat, "/genbus/v1/chats", typedChat),
+		"GET /genbus/v1/chats":               shows("/genbus/v1/chats", "/genbus/v1/chats?page_size=1&page_token={token}"),
 		"GET /genbus/v1/chats/{id}":          byID(http.MethodGet, "/genbus/v1/chats/{id}"),
 		"POST /genbus/v1/chats/{id}/cancel":  byID(http.MethodPost, "/genbus/v1/chats/{id}/cancel"),
 		"GET /genbus/v1/models":              shows("/genbus/v1/models"),
@@ -335,7 +335,7 @@ func (w *tenancy) checkOwner(t *testing.T, rows map[string]isolation) {
 			continue
 		}
 		id := w.Ended
-		if strings.Contains(pattern, "/chats/") {
+		if strings.Contains(pattern, "/chat") {
 			id = w.Talked
 		}
 		if pattern == "DELETE /v1/videos/{id}" {

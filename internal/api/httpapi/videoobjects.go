@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -13,6 +14,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
@@ -98,20 +100,7 @@ func pollAfter(interval time.Duration) string {
 
 // listVideoObjects serves GET /v1/videos.
 func (h *Handler) listVideoObjects(x *exchange) error {
-	query := x.r.URL.Query()
-	limit, err := number(query.Get("limit"), "limit", jobtable.DefaultPage, 1, jobtable.MaxPage)
-	if err != nil {
-		return err
-	}
-	q := jobtable.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit, After: query.Get("after")}
-	switch order := query.Get("order"); order {
-	case "", "desc":
-	case "asc":
-		q.Ascending = true
-	default:
-		return errcode.Invalid([]errcode.Violation{{Field: "order", Description: mustBe("must be asc or desc", order)}})
-	}
-	page, err := h.core.Jobs.List(x.ctx(), q)
+	page, err := x.page(subject.Video, "desc")
 	if err != nil {
 		return err
 	}
@@ -120,6 +109,20 @@ func (h *Handler) listVideoObjects(x *exchange) error {
 		tasks = append(tasks, x.linked(core.VideoOf(e)))
 	}
 	return x.json(http.StatusOK, body.VideoObjectListJSON(tasks, page.NextToken != ""))
+}
+
+// page reads the page of jobs that the query selects as in OpenAI's lists. order is the default order.
+func (x *exchange) page(kind subject.Kind, order string) (jobindex.Page, error) {
+	query := x.r.URL.Query()
+	limit, err := number(query.Get("limit"), "limit", jobtable.DefaultPage, 1, jobtable.MaxPage)
+	if err != nil {
+		return jobindex.Page{}, err
+	}
+	order = cmp.Or(query.Get("order"), order)
+	if order != "asc" && order != "desc" {
+		return jobindex.Page{}, errcode.Invalid([]errcode.Violation{{Field: "order", Description: mustBe("must be asc or desc", order)}})
+	}
+	return x.h.core.Jobs.List(x.ctx(), jobtable.Query{Kind: kind, Tenant: x.tenant, Size: limit, After: query.Get("after"), Ascending: order == "asc"})
 }
 
 // deleteVideoObject serves DELETE /v1/videos/{id}.

@@ -75,7 +75,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		"/":                              {http.MethodGet, "", 404, "not_found"},
 		"/v1/nothing":                    {http.MethodPost, "", 404, "not_found"},
 		"/genbus/v1/nothing":             {http.MethodGet, "", 404, "not_found"},
-		"/v1/chat/completions":           {http.MethodGet, "POST", 405, "method_not_allowed"},
+		"/v1/video/generations":          {http.MethodGet, "POST", 405, "method_not_allowed"},
 		"/v1/models":                     {http.MethodDelete, "GET, HEAD", 405, "method_not_allowed"},
 		"/genbus/v1/videos":              {http.MethodPut, "GET, HEAD, POST", 405, "method_not_allowed"},
 		"/genbus/v1/videos/video_x":      {http.MethodPost, "DELETE, GET, HEAD", 405, "method_not_allowed"},
@@ -134,7 +134,7 @@ func TestUnmatchedSaysWhatThereIs(t *testing.T) {
 	if a := w.Get("/"); !strings.Contains(a.Body, "/docs") {
 		t.Errorf("/: %s", a.Body)
 	}
-	if a := w.Get("/v1/chat/completions"); !strings.Contains(a.Body, "supports only POST") {
+	if a := w.Get("/v1/video/generations"); !strings.Contains(a.Body, "supports only POST") {
 		t.Errorf("a wrong method: %s", a.Body)
 	}
 }

@@ -27,14 +27,15 @@ var File_genbus_v1_chat_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_chat_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1cgenbus/v1/chat_service.proto\x12\tgenbus.v1\x1a\x18genbus/v1/chat_rpc.proto2\xfb\x04\n" +
+	"\x1cgenbus/v1/chat_service.proto\x12\tgenbus.v1\x1a\x18genbus/v1/chat_rpc.proto2\xe1\x05\n" +
 	"\vChatService\x12g\n" +
 	"\x14CreateChatCompletion\x12&.genbus.v1.CreateChatCompletionRequest\x1a'.genbus.v1.CreateChatCompletionResponse\x12i\n" +
 	"\x14StreamChatCompletion\x12&.genbus.v1.StreamChatCompletionRequest\x1a'.genbus.v1.StreamChatCompletionResponse0\x01\x12g\n" +
 	"\x14SubmitChatCompletion\x12&.genbus.v1.SubmitChatCompletionRequest\x1a'.genbus.v1.SubmitChatCompletionResponse\x12^\n" +
 	"\x11GetChatCompletion\x12#.genbus.v1.GetChatCompletionRequest\x1a$.genbus.v1.GetChatCompletionResponse\x12f\n" +
 	"\x13WatchChatCompletion\x12%.genbus.v1.WatchChatCompletionRequest\x1a&.genbus.v1.WatchChatCompletionResponse0\x01\x12g\n" +
-	"\x14CancelChatCompletion\x12&.genbus.v1.CancelChatCompletionRequest\x1a'.genbus.v1.CancelChatCompletionResponseB5Z3github.com/genbus/genbus/gen/genbus/v1/genbusv1grpcb\x06proto3"
+	"\x14CancelChatCompletion\x12&.genbus.v1.CancelChatCompletionRequest\x1a'.genbus.v1.CancelChatCompletionResponse\x12d\n" +
+	"\x13ListChatCompletions\x12%.genbus.v1.ListChatCompletionsRequest\x1a&.genbus.v1.ListChatCompletionsResponseB5Z3github.com/genbus/genbus/gen/genbus/v1/genbusv1grpcb\x06proto3"
 
 var file_genbus_v1_chat_service_proto_goTypes = []any{
 	(*v1.CreateChatCompletionRequest)(nil),  // 0: genbus.v1.CreateChatCompletionRequest
@@ -43,12 +44,14 @@ var file_genbus_v1_chat_service_proto_goTypes = []any{
 	(*v1.GetChatCompletionRequest)(nil),     // 3: genbus.v1.GetChatCompletionRequest
 	(*v1.WatchChatCompletionRequest)(nil),   // 4: genbus.v1.WatchChatCompletionRequest
 	(*v1.CancelChatCompletionRequest)(nil),  // 5: genbus.v1.CancelChatCompletionRequest
-	(*v1.CreateChatCompletionResponse)(nil), // 6: genbus.v1.CreateChatCompletionResponse
-	(*v1.StreamChatCompletionResponse)(nil), // 7: genbus.v1.StreamChatCompletionResponse
-	(*v1.SubmitChatCompletionResponse)(nil), // 8: genbus.v1.SubmitChatCompletionResponse
-	(*v1.GetChatCompletionResponse)(nil),    // 9: genbus.v1.GetChatCompletionResponse
-	(*v1.WatchChatCompletionResponse)(nil),  // 10: genbus.v1.WatchChatCompletionResponse
-	(*v1.CancelChatCompletionResponse)(nil), // 11: genbus.v1.CancelChatCompletionResponse
+	(*v1.ListChatCompletionsRequest)(nil),   // 6: genbus.v1.ListChatCompletionsRequest
+	(*v1.CreateChatCompletionResponse)(nil), // 7: genbus.v1.CreateChatCompletionResponse
+	(*v1.StreamChatCompletionResponse)(nil), // 8: genbus.v1.StreamChatCompletionResponse
+	(*v1.SubmitChatCompletionResponse)(nil), // 9: genbus.v1.SubmitChatCompletionResponse
+	(*v1.GetChatCompletionResponse)(nil),    // 10: genbus.v1.GetChatCompletionResponse
+	(*v1.WatchChatCompletionResponse)(nil),  // 11: genbus.v1.WatchChatCompletionResponse
+	(*v1.CancelChatCompletionResponse)(nil), // 12: genbus.v1.CancelChatCompletionResponse
+	(*v1.ListChatCompletionsResponse)(nil),  // 13: genbus.v1.ListChatCompletionsResponse
 }
 var file_genbus_v1_chat_service_proto_depIdxs = []int32{
 	0,  // 0: genbus.v1.ChatService.CreateChatCompletion:input_type -> genbus.v1.CreateChatCompletionRequest
@@ -57,14 +60,16 @@ var file_genbus_v1_chat_service_proto_depIdxs = []int32{
 	3,  // 3: genbus.v1.ChatService.GetChatCompletion:input_type -> genbus.v1.GetChatCompletionRequest
 	4,  // 4: genbus.v1.ChatService.WatchChatCompletion:input_type -> genbus.v1.WatchChatCompletionRequest
 	5,  // 5: genbus.v1.ChatService.CancelChatCompletion:input_type -> genbus.v1.CancelChatCompletionRequest
-	6,  // 6: genbus.v1.ChatService.CreateChatCompletion:output_type -> genbus.v1.CreateChatCompletionResponse
-	7,  // 7: genbus.v1.ChatService.StreamChatCompletion:output_type -> genbus.v1.StreamChatCompletionResponse
-	8,  // 8: genbus.v1.ChatService.SubmitChatCompletion:output_type -> genbus.v1.SubmitChatCompletionResponse
-	9,  // 9: genbus.v1.ChatService.GetChatCompletion:output_type -> genbus.v1.GetChatCompletionResponse
-	10, // 10: genbus.v1.ChatService.WatchChatCompletion:output_type -> genbus.v1.WatchChatCompletionResponse
-	11, // 11: genbus.v1.ChatService.CancelChatCompletion:output_type -> genbus.v1.CancelChatCompletionResponse
-	6,  // [6:12] is the sub-list for method output_type
-	0,  // [0:6] is the sub-list for method input_type
+	6,  // 6: genbus.v1.ChatService.ListChatCompletions:input_type -> genbus.v1.ListChatCompletionsRequest
+	7,  // 7: genbus.v1.ChatService.CreateChatCompletion:output_type -> genbus.v1.CreateChatCompletionResponse
+	8,  // 8: genbus.v1.ChatService.StreamChatCompletion:output_type -> genbus.v1.StreamChatCompletionResponse
+	9,  // 9: genbus.v1.ChatService.SubmitChatCompletion:output_type -> genbus.v1.SubmitChatCompletionResponse
+	10, // 10: genbus.v1.ChatService.GetChatCompletion:output_type -> genbus.v1.GetChatCompletionResponse
+	11, // 11: genbus.v1.ChatService.WatchChatCompletion:output_type -> genbus.v1.WatchChatCompletionResponse
+	12, // 12: genbus.v1.ChatService.CancelChatCompletion:output_type -> genbus.v1.CancelChatCompletionResponse
+	13, // 13: genbus.v1.ChatService.ListChatCompletions:output_type -> genbus.v1.ListChatCompletionsResponse
+	7,  // [7:14] is the sub-list for method output_type
+	0,  // [0:7] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

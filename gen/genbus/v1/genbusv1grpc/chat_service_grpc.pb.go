@@ -28,6 +28,7 @@ const (
 	ChatService_GetChatCompletion_FullMethodName    = "/genbus.v1.ChatService/GetChatCompletion"
 	ChatService_WatchChatCompletion_FullMethodName  = "/genbus.v1.ChatService/WatchChatCompletion"
 	ChatService_CancelChatCompletion_FullMethodName = "/genbus.v1.ChatService/CancelChatCompletion"
+	ChatService_ListChatCompletions_FullMethodName  = "/genbus.v1.ChatService/ListChatCompletions"
 )
 
 // ChatServiceClient is the client API for ChatService service.
@@ -52,6 +53,8 @@ type ChatServiceClient interface {
 	WatchChatCompletion(ctx context.Context, in *v1.WatchChatCompletionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchChatCompletionResponse], error)
 	// CancelChatCompletion ends a chat. It returns an ended chat unchanged.
 	CancelChatCompletion(ctx context.Context, in *v1.CancelChatCompletionRequest, opts ...grpc.CallOption) (*v1.CancelChatCompletionResponse, error)
+	// ListChatCompletions lists the tenant's chats, newest first.
+	ListChatCompletions(ctx context.Context, in *v1.ListChatCompletionsRequest, opts ...grpc.CallOption) (*v1.ListChatCompletionsResponse, error)
 }
 
 type chatServiceClient struct {
@@ -140,6 +143,16 @@ func (c *chatServiceClient) CancelChatCompletion(ctx context.Context, in *v1.Can
 	return out, nil
 }
 
+func (c *chatServiceClient) ListChatCompletions(ctx context.Context, in *v1.ListChatCompletionsRequest, opts ...grpc.CallOption) (*v1.ListChatCompletionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListChatCompletionsResponse)
+	err := c.cc.Invoke(ctx, ChatService_ListChatCompletions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChatServiceServer is the server API for ChatService service.
 // All implementations must embed UnimplementedChatServiceServer
 // for forward compatibility.
@@ -162,6 +175,8 @@ type ChatServiceServer interface {
 	WatchChatCompletion(*v1.WatchChatCompletionRequest, grpc.ServerStreamingServer[v1.WatchChatCompletionResponse]) error
 	// CancelChatCompletion ends a chat. It returns an ended chat unchanged.
 	CancelChatCompletion(context.Context, *v1.CancelChatCompletionRequest) (*v1.CancelChatCompletionResponse, error)
+	// ListChatCompletions lists the tenant's chats, newest first.
+	ListChatCompletions(context.Context, *v1.ListChatCompletionsRequest) (*v1.ListChatCompletionsResponse, error)
 	mustEmbedUnimplementedChatServiceServer()
 }
 
@@ -189,6 +204,9 @@ func (UnimplementedChatServiceServer) WatchChatCompletion(*v1.WatchChatCompletio
 }
 func (UnimplementedChatServiceServer) CancelChatCompletion(context.Context, *v1.CancelChatCompletionRequest) (*v1.CancelChatCompletionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelChatCompletion not implemented")
+}
+func (UnimplementedChatServiceServer) ListChatCompletions(context.Context, *v1.ListChatCompletionsRequest) (*v1.ListChatCompletionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListChatCompletions not implemented")
 }
 func (UnimplementedChatServiceServer) mustEmbedUnimplementedChatServiceServer() {}
 func (UnimplementedChatServiceServer) testEmbeddedByValue()                     {}
@@ -305,6 +323,24 @@ func _ChatService_CancelChatCompletion_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ChatService_ListChatCompletions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListChatCompletionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChatServiceServer).ListChatCompletions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ChatService_ListChatCompletions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChatServiceServer).ListChatCompletions(ctx, req.(*v1.ListChatCompletionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ChatService_ServiceDesc is the grpc.ServiceDesc for ChatService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -327,6 +363,10 @@ var ChatService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelChatCompletion",
 			Handler:    _ChatService_CancelChatCompletion_Handler,
+		},
+		{
+			MethodName: "ListChatCompletions",
+			Handler:    _ChatService_ListChatCompletions_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
