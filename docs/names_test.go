@@ -22,7 +22,7 @@ func templates() []string {
 	n := subject.Default()
 	const kind, tenant, id = subject.Kind("<kind>"), "<tenant>", "<id>"
 	return []string{
-		n.Request(kind, tenant), n.Call(kind, tenant), n.WorkItem(kind, "<route>", tenant, id), n.WaitItem(kind, "<route>", tenant, id), n.Task(kind, tenant, id),
+		n.Request(kind, tenant), n.Call(kind, tenant), n.Get(kind, tenant), n.List(kind, tenant), n.Cancel(kind, tenant), n.Content(tenant), n.Models(tenant), n.WorkItem(kind, "<route>", tenant, id), n.WaitItem(kind, "<route>", tenant, id), n.Task(kind, tenant, id),
 		n.Done(kind, tenant, "<status>", id), n.Chunk(tenant, id), n.LiveTask(kind, tenant, id), n.LiveChunk(tenant, id), n.Usage(kind, tenant, id),
 		// Literals, because the builders replace a placeholder tenant. TestDeadLetterTemplate
 		// checks them.
@@ -55,7 +55,7 @@ func TestEventsNameEverySubject(t *testing.T) {
 	}
 }
 
-var subjectPattern = regexp.MustCompile(`genbus\.(?:request|call|work|wait|task|done|chunk|live|dead|rejected|usage)(?:\.(?:[A-Za-z0-9_-]+|<[a-z]+>|[*>]))*`)
+var subjectPattern = regexp.MustCompile(`genbus\.(?:request|call|get|list|cancel|content|models|work|wait|task|done|chunk|live|dead|rejected|usage)(?:\.(?:[A-Za-z0-9_-]+|<[a-z]+>|[*>]))*`)
 
 func TestSubjectsExist(t *testing.T) {
 	t.Parallel()
@@ -126,12 +126,12 @@ func TestVariablesAndStreamsExist(t *testing.T) {
 
 func TestHeadersAreDescribed(t *testing.T) {
 	t.Parallel()
-	text := read(t, "docs/events.md") + read(t, "docs/requests.md")
+	text := read(t, "docs/events.md") + read(t, "docs/requests.md") + read(t, "docs/content.md")
 	tree := parse(t, "internal/subject/header.go")
 	ast.Inspect(tree, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			if name := strings.Trim(lit.Value, `"`); name != subject.MetadataRevision && !strings.Contains(text, name) {
-				t.Errorf("neither docs/events.md nor docs/requests.md names %s", name)
+				t.Errorf("docs/events.md, docs/requests.md and docs/content.md do not name %s", name)
 			}
 		}
 		return true

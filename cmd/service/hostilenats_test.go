@@ -26,6 +26,9 @@ func (s *siege) attackNATS() {
 	s.send("calls", 700, 8, func(in *hostile.Source, _ int) (string, error) {
 		return s.overCall(hostile.Notes(in, s.target, "genbus.call"))
 	})
+	s.send("requests about jobs", 500, 4, func(in *hostile.Source, _ int) (string, error) {
+		return s.overCall(hostile.Notes(in, s.target, hostile.One(in, []string{"genbus.get", "genbus.list", "genbus.cancel"})))
+	})
 	s.send("inbox", 500, 4, func(in *hostile.Source, _ int) (string, error) {
 		return s.overInbox(hostile.Notes(in, s.target, "genbus.request"))
 	})

@@ -31,6 +31,36 @@ var payloads = map[string]message{
 	"ChatAcceptedJSON":   {"The accepted chat.", "ReplyHeaders", []string{"ChatJob"}},
 	"Refused":            {"The error.", "ErrorHeaders", []string{"genbus.v1.TaskError"}},
 	"RefusedJSON":        {"The error.", "ErrorHeaders", []string{"Error"}},
+	"VideoGet":           {"Names a task.", "RequestHeaders", []string{"genbus.v1.GetVideoTaskRequest"}},
+	"VideoGetJSON":       {"Names a task.", "QuestionHeaders", []string{"genbus.v1.GetVideoTaskRequest"}},
+	"VideoState":         {"The current state of the task.", "ReplyHeaders", []string{"genbus.v1.GetVideoTaskResponse"}},
+	"VideoStateJSON":     {"The current state of the task.", "ReplyHeaders", []string{"Generation"}},
+	"VideoCancel":        {"Names a task.", "RequestHeaders", []string{"genbus.v1.CancelVideoTaskRequest"}},
+	"VideoCancelJSON":    {"Names a task.", "QuestionHeaders", []string{"genbus.v1.CancelVideoTaskRequest"}},
+	"VideoCancelled":     {"The task after the cancel.", "ReplyHeaders", []string{"genbus.v1.CancelVideoTaskResponse"}},
+	"VideoList":          {"Selects a page.", "RequestHeaders", []string{"genbus.v1.ListVideoTasksRequest"}},
+	"VideoListJSON":      {"Selects a page.", "QuestionHeaders", []string{"genbus.v1.ListVideoTasksRequest"}},
+	"VideoPage":          {"A page.", "AnswerHeaders", []string{"genbus.v1.ListVideoTasksResponse"}},
+	"VideoPageJSON":      {"A page.", "AnswerHeaders", []string{"GenerationPage"}},
+	"ChatGet":            {"Names a chat.", "RequestHeaders", []string{"genbus.v1.GetChatCompletionRequest"}},
+	"ChatGetJSON":        {"Names a chat.", "QuestionHeaders", []string{"genbus.v1.GetChatCompletionRequest"}},
+	"ChatState":          {"The current state of the chat, with its reply.", "ReplyHeaders", []string{"genbus.v1.GetChatCompletionResponse"}},
+	"ChatStateJSON":      {"The current state of the chat, with its reply.", "ReplyHeaders", []string{"ChatJob"}},
+	"ChatCancel":         {"Names a chat.", "RequestHeaders", []string{"genbus.v1.CancelChatCompletionRequest"}},
+	"ChatCancelJSON":     {"Names a chat.", "QuestionHeaders", []string{"genbus.v1.CancelChatCompletionRequest"}},
+	"ChatCancelled":      {"The chat after the cancel.", "ReplyHeaders", []string{"genbus.v1.CancelChatCompletionResponse"}},
+	"ChatList":           {"Selects a page.", "RequestHeaders", []string{"genbus.v1.ListChatCompletionsRequest"}},
+	"ChatListJSON":       {"Selects a page.", "QuestionHeaders", []string{"genbus.v1.ListChatCompletionsRequest"}},
+	"ChatPage":           {"A page.", "AnswerHeaders", []string{"genbus.v1.ListChatCompletionsResponse"}},
+	"ChatPageJSON":       {"A page.", "AnswerHeaders", []string{"ChatPage"}},
+	"ModelsList":         {"Selects models.", "RequestHeaders", []string{"genbus.v1.ListModelsRequest"}},
+	"ModelsListJSON":     {"Selects models.", "QuestionHeaders", []string{"genbus.v1.ListModelsRequest"}},
+	"Models":             {"The models.", "AnswerHeaders", []string{"genbus.v1.ListModelsResponse"}},
+	"ModelsJSON":         {"The models.", "AnswerHeaders", []string{"ModelList"}},
+	"ContentGet":         {"Selects a part of a file.", "RequestHeaders", []string{"genbus.v1.DownloadVideoRequest"}},
+	"ContentGetJSON":     {"Selects a part of a file.", "QuestionHeaders", []string{"genbus.v1.DownloadVideoRequest"}},
+	"ContentPiece":       {"Bytes of the file. The first reply has the file's media type in content-type.", "PieceHeaders", []string{"Bytes"}},
+	"ContentEnd":         {"The last reply, which has no bytes.", "EndHeaders", []string{"NoBytes"}},
 	"VideoTaskEvent":     {"One change of a video task, with the whole task after it.", "EventHeaders", []string{"genbus.v1.VideoTaskEvent"}},
 	"VideoTaskEventJSON": {"One change of a video task, with the whole task after it.", "EventHeaders", []string{"VideoTaskEvent"}},
 	"ChatEvent":          {"One change of a chat, with the whole chat after it.", "EventHeaders", []string{"genbus.v1.ChatEvent"}},
@@ -102,10 +132,26 @@ func asyncSchemas() (object, error) {
 	at(schemas, "ChatJob", "properties")["reply_ref"] = object{
 		"allOf": []any{object{"$ref": "#/components/schemas/BlobRef"}}, "description": "Reference to a reply above 256 KiB.",
 	}
+	all["GenerationPage"], all["ChatPage"] = pageOf("Generation"), pageOf("ChatJob")
+	all["Bytes"] = object{"type": "string", "format": "binary"}
+	all["NoBytes"] = object{"type": "string", "maxLength": 0}
 	for name, set := range headerSets {
 		all[name] = set.schema()
 	}
 	return schemas, merge(schemas, all)
+}
+
+// pageOf returns the schema of a page of jobs over NATS.
+func pageOf(job string) object {
+	id := object{"type": "string"}
+	AllowNull(id)
+	return object{
+		"type": "object", "required": []any{"object", "data", "first_id", "last_id", "has_more"},
+		"properties": object{
+			"object": object{"type": "string", "enum": []any{"list"}}, "data": object{"type": "array", "items": ref(job)}, "first_id": id, "last_id": id,
+			"has_more": object{"type": "boolean"}, "next_page_token": object{"type": "string", "description": "page_token of the next page."},
+		},
+	}
 }
 
 // allowNulls converts OpenAPI's nullable to JSON Schema everywhere in v.
@@ -140,8 +186,11 @@ func messageObjects() object {
 	out := object{}
 	for name, m := range payloads {
 		contentType := subject.ContentTypeProtobuf
-		if strings.HasSuffix(name, "JSON") {
+		switch {
+		case strings.HasSuffix(name, "JSON"):
 			contentType = subject.ContentTypeJSON
+		case name == "ContentPiece", name == "ContentEnd":
+			contentType = "application/octet-stream"
 		}
 		payload := ref(m.payload[0])
 		if len(m.payload) > 1 {

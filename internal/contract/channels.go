@@ -60,6 +60,16 @@ func channels(n subject.Space) []channel {
 			description: "A copy of each chunk over core NATS. Read lost chunks from the stream.", messages: both("ChatChunk"),
 		},
 		{
+			id: "content", address: n.Content(aTenant), title: "Content of results", action: "receive",
+			description: "Several replies: pieces of the file in order, each with its position, and a last one without bytes. A reply with an error is also the last one. " +
+				"One request returns at most 64 pieces of 128 KiB.",
+			messages: both("ContentGet"), replies: append([]string{"ContentPiece", "ContentEnd"}, both("Refused")...),
+		},
+		{
+			id: "models", address: n.Models(aTenant), title: "Models", action: "receive",
+			description: "The reply lists the models of all routes, as JSON each ID once.", messages: both("ModelsList"), replies: append(both("Models"), both("Refused")...),
+		},
+		{
 			id: "usage", address: n.Usage(aKind, aTenant, anID), title: "Usage", stream: n.UsageStream(), action: "send",
 			description: "Usage of each ended job, for billing.", messages: both("UsageEvent"),
 		},
@@ -110,10 +120,11 @@ func both(message string) []string { return []string{message, message + "JSON"} 
 
 func ofKind(n subject.Space, k subject.Kind) []channel {
 	request, reply, event := "VideoRequest", "VideoAccepted", "VideoTaskEvent"
+	noun := "Video" // begins the names of messages
 	called := " Without another request ID, the header Nats-Msg-Id is the request ID."
 	if k == subject.Chat {
 		called = ""
-		request, reply, event = "ChatRequest", "ChatAccepted", "ChatEvent"
+		request, reply, event, noun = "ChatRequest", "ChatAccepted", "ChatEvent", "Chat"
 	}
 	kind := string(k)
 	return []channel{
@@ -126,6 +137,22 @@ func ofKind(n subject.Space, k subject.Kind) []channel {
 			id: kind + "Call", address: n.Call(k, aTenant), title: "Request-reply for " + kind + "s", action: "receive",
 			description: "The reply is the accepted job or the error, in the encoding of the request." + called,
 			messages:    both(request), replies: append(both(reply), both("Refused")...),
+		},
+		{
+			id: kind + "Get", address: n.Get(k, aTenant), title: "Reading a " + kind, action: "receive",
+			description: "The reply is the current state of the job or the error, in the encoding of the request. A reply of a chat that may not fit into a message is only referenced.",
+			messages:    both(noun + "Get"), replies: append(both(noun+"State"), both("Refused")...),
+		},
+		{
+			id: kind + "List", address: n.List(k, aTenant), title: "List of " + kind + "s", action: "receive",
+			description: "The reply is a page of the tenant's jobs, newest first, chats without their replies. As JSON, status may also be a word such as completed. " +
+				"A page that may not fit into a message is shorter.",
+			messages: both(noun + "List"), replies: append(both(noun+"Page"), both("Refused")...),
+		},
+		{
+			id: kind + "Cancel", address: n.Cancel(k, aTenant), title: "Cancelling a " + kind, action: "receive",
+			description: "The reply is the job after the cancel. An ended job is unchanged.",
+			messages:    both(noun + "Cancel"), replies: append([]string{noun + "Cancelled", noun + "StateJSON"}, both("Refused")...),
 		},
 		{
 			id: kind + "Task", address: n.Task(k, aTenant, anID), title: "Log of a " + kind, stream: n.Tasks(), action: "send",

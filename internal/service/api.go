@@ -51,7 +51,7 @@ func NewAPI(ctx context.Context, p *parts.Parts, o APIOptions) (_ *API, err erro
 	a.Core = core.New(core.Options{Parts: p, Inline: a.Inline, LocalKey: o.LocalKey})
 	op := operator.New(p, o.Fleet, a.Core.Jobs.CancelIf)
 	a.GRPC, err = grpcapi.New(grpcapi.Options{
-		Core: a.Core, Config: p.Config, Routes: p.Routes, Operator: op, Health: o.Health, Metrics: p.Metrics, Tracing: p.Tracing, Logger: p.Logger,
+		Core: a.Core, Config: p.Config, Operator: op, Health: o.Health, Metrics: p.Metrics, Tracing: p.Tracing, Logger: p.Logger,
 	})
 	if err != nil {
 		return nil, err

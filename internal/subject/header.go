@@ -45,6 +45,25 @@ const (
 	HeaderRetryAfter = "Retry-After"
 )
 
+// Headers of replies with content.
+const (
+	// HeaderContentRange is the position of a reply's bytes within the file, such as
+	// "bytes 0-99/1000", or "bytes 0-99/*" if the upstream does not report the size.
+	HeaderContentRange = "content-range"
+	// HeaderETag is the ETag of the file, if known.
+	HeaderETag = "etag"
+	// HeaderEnd marks the last reply, which has no bytes. Its value is EndComplete or EndMore.
+	HeaderEnd = "genbus-end"
+)
+
+// Values of HeaderEnd.
+const (
+	// EndComplete means that the replies have all requested bytes.
+	EndComplete = "complete"
+	// EndMore means that more bytes follow, which need another request.
+	EndMore = "more"
+)
+
 // CloudEvents attributes in binary mode.
 const (
 	HeaderCESpecVersion     = "ce-specversion"

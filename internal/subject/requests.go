@@ -49,6 +49,28 @@ func (s Space) ParseCall(subject string) (Kind, string, error) {
 	return k, t[1], err
 }
 
+// Get is a tenant's subject for reading a job: genbus.get.<kind>.<tenant>.
+func (s Space) Get(k Kind, tenant string) string { return s.join("get", string(k), tenant) }
+
+// List is a tenant's subject for listing jobs: genbus.list.<kind>.<tenant>.
+func (s Space) List(k Kind, tenant string) string { return s.join("list", string(k), tenant) }
+
+// Cancel is a tenant's subject for cancelling a job: genbus.cancel.<kind>.<tenant>.
+func (s Space) Cancel(k Kind, tenant string) string { return s.join("cancel", string(k), tenant) }
+
+// Content is a tenant's subject for downloading results: genbus.content.<tenant>.
+func (s Space) Content(tenant string) string { return s.join("content", tenant) }
+
+// Models is a tenant's subject for listing models: genbus.models.<tenant>.
+func (s Space) Models(tenant string) string { return s.join("models", tenant) }
+
+// TenantOf returns the tenant in a subject of Get, List, Cancel, Content or Models, or an error if
+// it is illegal.
+func TenantOf(subject string) (string, error) {
+	tenant := subject[strings.LastIndexByte(subject, '.')+1:]
+	return tenant, CheckToken(tenant)
+}
+
 // Dead names the stream GENBUS_DEAD, which holds the dead letters of accepted jobs.
 func (s Space) Dead() string { return s.stream + "_DEAD" }
 

@@ -38,6 +38,11 @@ func TestNamesAreThoseOfTheDesign(t *testing.T) {
 		{s.Request(Video, "acme"), "genbus.request.video.acme"},
 		{s.Call(Video, "acme"), "genbus.call.video.acme"},
 		{s.CallPattern(Video), "genbus.call.video.*"},
+		{s.Get(Video, "acme"), "genbus.get.video.acme"},
+		{s.List(Chat, "acme"), "genbus.list.chat.acme"},
+		{s.Cancel(Video, "acme"), "genbus.cancel.video.acme"},
+		{s.Content("acme"), "genbus.content.acme"},
+		{s.Models("acme"), "genbus.models.acme"},
 		{s.WorkItem(Video, "r", "acme", "video_1"), "genbus.work.video.r.acme.video_1"},
 		{s.WorkAnyRoute(Video, "acme", "video_1"), "genbus.work.video.*.acme.video_1"},
 		{s.WorkRoutePattern(Chat, "r"), "genbus.work.chat.r.>"},
@@ -84,6 +89,21 @@ func TestParseRequestNamesTheIllegalTenant(t *testing.T) {
 	_, tenant, err := Default().ParseRequest("genbus.request.video.a b")
 	if err == nil || tenant != "a b" {
 		t.Errorf("tenant %q, err %v; want the tenant as it stands and an error", tenant, err)
+	}
+}
+
+func TestTenantOf(t *testing.T) {
+	t.Parallel()
+	s := Default()
+	for _, subject := range []string{s.Get(Video, "acme"), s.List(Chat, "acme"), s.Cancel(Video, "acme"), s.Content("acme"), s.Models("acme")} {
+		if tenant, err := TenantOf(subject); tenant != "acme" || err != nil {
+			t.Errorf("%s: %q, %v", subject, tenant, err)
+		}
+	}
+	for _, tenant := range []string{"", "a b", "*", strings.Repeat("a", 65)} {
+		if _, err := TenantOf(s.Models(tenant)); err == nil {
+			t.Errorf("the tenant %q passes", tenant)
+		}
 	}
 }
 

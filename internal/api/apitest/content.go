@@ -57,10 +57,15 @@ const (
 
 // ServeFilm serves Film with range support, like most upstreams.
 func ServeFilm(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "video/mp4")
 	w.Header().Set("ETag", FilmTag)
+	ServeRanges(w, r, Film)
+}
+
+// ServeRanges serves any film with range support.
+func ServeRanges(w http.ResponseWriter, r *http.Request, film []byte) {
+	w.Header().Set("Content-Type", "video/mp4")
 	at, _ := http.ParseTime(FilmTime)
-	http.ServeContent(w, r, "", at, bytes.NewReader(Film))
+	http.ServeContent(w, r, "", at, bytes.NewReader(film))
 }
 
 // UpstreamAt returns a configuration change that makes a host the upstream of all routes and sets

@@ -41,6 +41,23 @@ func (c *Content) Open(ctx context.Context, n subject.JobName, index int, r cont
 	return file, nil
 }
 
+// Part opens the part of a file that a request selects. The caller must close Body.
+func (c *Content) Part(ctx context.Context, tenant string, m *genbusv1.DownloadVideoRequest) (content.Part, error) {
+	if m.GetOffset() < 0 || m.GetLength() < 0 {
+		return content.Part{}, errcode.Invalid([]errcode.Violation{{Field: "offset", Description: "and length must not be negative"}})
+	}
+	name := subject.JobName{Kind: subject.Video, Tenant: tenant, ID: m.GetId()}
+	file, err := c.Open(ctx, name, int(m.GetIndex()), content.Request{Range: content.RangeOf(m.GetOffset(), m.GetLength())})
+	if err != nil {
+		return content.Part{}, err
+	}
+	part, err := file.Part(m.GetOffset())
+	if err != nil {
+		_ = file.Body.Close()
+	}
+	return part, err
+}
+
 // heldBody is a body that counts as a running call until Close.
 type heldBody struct {
 	io.ReadCloser

@@ -27,6 +27,7 @@ type Core struct {
 	Watcher *Watcher
 	Chats   *Chats
 	Content *Content
+	Models  *Models
 
 	// WriteTimeout is limits.write_timeout. It bounds one write to a client. A client that does not
 	// read for that long is cut off.
@@ -48,6 +49,7 @@ func New(o Options) *Core {
 		Watcher:      watcher,
 		Chats:        &Chats{inline: o.Inline, jobs: jobs, watcher: watcher, bodies: o.Bodies, drain: d},
 		Content:      &Content{jobs: jobs, routes: o.Routes, reader: o.Content, bodies: o.Bodies, drain: d},
+		Models:       &Models{routes: o.Routes},
 		WriteTimeout: o.Config.Now().Limits.WriteTimeout,
 		BodyTimeout:  2 * time.Minute,
 		drain:        d,

@@ -11,8 +11,6 @@ import (
 
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/operator"
-	"github.com/genbus/genbus/internal/routes"
-	"github.com/genbus/genbus/internal/subject"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
@@ -55,7 +53,6 @@ const aroundBody = 64 << 10
 type Options struct {
 	Core     *core.Core
 	Config   *config.Live
-	Routes   *routes.Table
 	Operator operator.Operator
 	Health   *telemetry.Health
 	Metrics  *telemetry.Metrics
@@ -120,7 +117,7 @@ func newServer(o Options, h *healthService) *grpc.Server {
 	)
 	i.register(s, genbusv1grpc.VideoService_ServiceDesc, videoService{core: o.Core, log: o.Logger})
 	i.register(s, genbusv1grpc.ChatService_ServiceDesc, chatService{core: o.Core, log: o.Logger})
-	i.register(s, genbusv1grpc.ModelService_ServiceDesc, modelService{routes: o.Routes})
+	i.register(s, genbusv1grpc.ModelService_ServiceDesc, modelService{core: o.Core})
 	i.register(s, genbusv1grpc.OperatorService_ServiceDesc, operatorService{core: o.Core, operator: o.Operator, log: o.Logger})
 	i.register(s, grpc_health_v1.Health_ServiceDesc, h.server)
 	reflection.Register(s)
@@ -207,15 +204,16 @@ type chatService struct {
 
 type modelService struct {
 	genbusv1grpc.UnimplementedModelServiceServer
-	routes *routes.Table
+	core *core.Core
 }
 
 // ListModels is documented in model_service.proto.
 func (s modelService) ListModels(ctx context.Context, m *genbusv1.ListModelsRequest) (*genbusv1.ListModelsResponse, error) {
-	if kind := m.GetKind(); kind != "" && !subject.Kind(kind).Valid() {
-		return nil, errcode.Invalid([]errcode.Violation{{Field: "kind", Description: "must be video, chat or empty"}})
+	models, err := s.core.Models.List(ctx, m.GetKind())
+	if err != nil {
+		return nil, err
 	}
-	return &genbusv1.ListModelsResponse{Models: s.routes.Models(ctx, m.GetKind())}, nil
+	return &genbusv1.ListModelsResponse{Models: models}, nil
 }
 
 // fill adds the call's tenant, ingress and headers to a request.

@@ -1,5 +1,6 @@
 // Package natsapi is the NATS request-reply adapter of the core. It runs a micro service that
-// accepts new jobs. Package consumer handles inbox messages, which get no answer.
+// accepts, reads, lists and cancels jobs, sends their results, and lists models. Package consumer
+// handles inbox messages, which get no answer.
 package natsapi
 
 import (
@@ -29,13 +30,17 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Limits of the request-reply endpoints. While maxCalls calls are running, further requests wait in
-// the subscription. A request that waits longer than callSlotWait for a slot is refused.
+// Limits of the request-reply endpoints. While a class of endpoints has no slot left, further
+// requests wait in the subscription. A request that waits longer than callSlotWait is refused.
 const (
-	maxCalls        = 256
+	maxCalls        = 256 // new jobs
+	maxReads        = 64  // get, cancel and models
+	maxLists        = 16  // a page of 100 jobs may take 25 MiB of memory
+	maxDownloads    = 16  // they may wait for an upstream
 	callSlotWait    = 2 * time.Second
 	callTimeout     = 30 * time.Second
 	callPendingMsgs = 64 << 10
@@ -56,7 +61,7 @@ type Options struct {
 	Version string
 }
 
-// calls answers requests on genbus.call.<kind>.<tenant>.
+// calls answers requests on genbus.call.<kind>.<tenant> and the other request-reply subjects.
 type calls struct {
 	base       context.Context //nolint:containedctx // NATS requests carry none
 	core       *core.Core
@@ -67,21 +72,50 @@ type calls struct {
 	tracer     trace.Tracer
 	nc         *nats.Conn
 	service    micro.Service
-	slots      chan struct{}
+	slots      []chan struct{} // of each class of endpoints
 }
 
-// Start starts the micro service "genbus", which answers requests on genbus.call.video.* and
-// genbus.call.chat.*. NATS distributes the requests across replicas. Calls use only the values of
-// ctx, so canceling ctx does not cancel them. The returned stop function answers the requests that
-// have already arrived and stops the service. It may be called more than once.
+// endpoint answers the requests on one subject.
+type endpoint struct {
+	name, subject string
+	// span is the name of its spans.
+	span   string
+	slots  chan struct{}
+	answer func(context.Context, micro.Request)
+	// late is the cause of ending a request that takes longer than callTimeout.
+	late *errcode.Error
+}
+
+// endpoints returns all endpoints. Each class has its own slots, so slow requests of one class do
+// not keep those of another waiting.
+func (c *calls) endpoints() []endpoint {
+	class := func(slots int) chan struct{} {
+		c.slots = append(c.slots, make(chan struct{}, slots))
+		return c.slots[len(c.slots)-1]
+	}
+	making := class(maxCalls)
+	var out []endpoint
+	for _, kind := range subject.Kinds {
+		out = append(out, endpoint{
+			name: string(kind), subject: c.names.CallPattern(kind), span: "genbus.call", slots: making, answer: c.call,
+			late: errcode.New(errcode.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout),
+		})
+	}
+	return append(out, c.operations(class(maxReads), class(maxLists), class(maxDownloads))...)
+}
+
+// Start starts the micro service "genbus", which answers requests on genbus.call.video.* and the
+// other request-reply subjects. NATS distributes the requests across replicas. Calls use only the
+// values of ctx, so canceling ctx does not cancel them. The returned stop function answers the
+// requests that have already arrived and stops the service. It may be called more than once.
 func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, err error) {
 	c := &calls{
 		base: context.WithoutCancel(ctx), core: o.Core, names: o.Names, uploads: o.Uploads, log: o.Logger,
-		propagator: o.Tracing.Propagator, tracer: o.Tracing.Provider.Tracer(tracerName), nc: nc, slots: make(chan struct{}, maxCalls),
+		propagator: o.Tracing.Propagator, tracer: o.Tracing.Provider.Tracer(tracerName), nc: nc,
 	}
 	c.service, err = micro.AddService(nc, micro.Config{
 		Name: callsName, Version: semver(o.Version), QueueGroup: callsName,
-		Description: "accepts video tasks and chat completions for generative models",
+		Description: "accepts and serves video tasks and chat completions of generative models",
 		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
 			c.log.Warn("received asynchronous error in NATS calls", telemetry.KeySubject, e.Subject, telemetry.KeyError, e.Description)
 		},
@@ -89,12 +123,11 @@ func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, er
 	if err != nil {
 		return nil, fmt.Errorf("nats calls: %w", err)
 	}
-	for _, kind := range subject.Kinds {
-		err := c.service.AddEndpoint(string(kind), micro.HandlerFunc(c.serve),
-			micro.WithEndpointSubject(c.names.CallPattern(kind)),
+	for _, e := range c.endpoints() {
+		err := c.service.AddEndpoint(e.name, c.serve(e), micro.WithEndpointSubject(e.subject),
 			micro.WithEndpointPendingLimits(callPendingMsgs, callPendingSize))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("nats calls: endpoint %s: %w", kind, err), c.service.Stop())
+			return nil, errors.Join(fmt.Errorf("nats calls: endpoint %s: %w", e.name, err), c.service.Stop())
 		}
 	}
 	if err := nc.FlushTimeout(callTimeout); err != nil {
@@ -116,11 +149,13 @@ func (c *calls) stop() error {
 	if err := c.arrived(deadline); err != nil {
 		return err
 	}
-	for range maxCalls {
-		select {
-		case c.slots <- struct{}{}:
-		case <-deadline.C:
-			return fmt.Errorf("nats calls: some calls did not end within %s", callTimeout)
+	for _, slots := range c.slots {
+		for range cap(slots) {
+			select {
+			case slots <- struct{}{}:
+			case <-deadline.C:
+				return fmt.Errorf("nats calls: some calls did not end within %s", callTimeout)
+			}
 		}
 	}
 	return c.flush() // the last answers are still buffered in the connection
@@ -164,26 +199,27 @@ func semver(version string) string {
 }
 
 // serve waits for a slot and then answers the request in another goroutine. For each endpoint,
-// micro calls serve for one message at a time.
-func (c *calls) serve(r micro.Request) {
-	wait := time.NewTimer(callSlotWait)
-	defer wait.Stop()
-	select {
-	case c.slots <- struct{}{}:
-		go func() {
-			defer func() { <-c.slots }()
-			c.answer(r)
-		}()
-	case <-wait.C:
-		c.refuse(r, errcode.New(errcode.QueueFull, "this replica has %d calls running; nothing was accepted", maxCalls).WithRetryAfter(time.Second))
+// micro calls the handler for one message at a time.
+func (c *calls) serve(e endpoint) micro.HandlerFunc {
+	return func(r micro.Request) {
+		wait := time.NewTimer(callSlotWait)
+		defer wait.Stop()
+		select {
+		case e.slots <- struct{}{}:
+			go func() {
+				defer func() { <-e.slots }()
+				c.run(e, r)
+			}()
+		case <-wait.C:
+			c.refuse(r, errcode.New(errcode.QueueFull, "this replica has %d calls running; nothing was accepted", cap(e.slots)).WithRetryAfter(time.Second))
+		}
 	}
 }
 
-func (c *calls) answer(r micro.Request) {
-	ctx, stop := context.WithTimeoutCause(c.base, callTimeout, errcode.New(errcode.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout))
+func (c *calls) run(e endpoint, r micro.Request) {
+	ctx, stop := context.WithTimeoutCause(c.base, callTimeout, e.late)
 	defer stop()
-	header := nats.Header(r.Headers())
-	ctx, span := c.traced(c.propagator.Extract(ctx, telemetry.HeaderCarrier(header)), r.Subject())
+	ctx, span := c.traced(c.propagator.Extract(ctx, telemetry.HeaderCarrier(nats.Header(r.Headers()))), e.span, r.Subject())
 	defer span.End()
 	defer func() {
 		if p := recover(); p != nil {
@@ -191,6 +227,12 @@ func (c *calls) answer(r micro.Request) {
 			c.refuse(r, core.PanicFault())
 		}
 	}()
+	e.answer(ctx, r)
+}
+
+// call answers a request for a new job.
+func (c *calls) call(ctx context.Context, r micro.Request) {
+	header := nats.Header(r.Headers())
 	e, upload, err := c.submit(ctx, r.Subject(), header, r.Data())
 	// Remove the upload after the answer, unless the error is retryable, because a retried request
 	// reads the same upload. A caller who misses the answer and retries gets input_lost. The caller
@@ -199,20 +241,10 @@ func (c *calls) answer(r micro.Request) {
 		defer c.uploads.Remove(ctx, upload)
 	}
 	if err != nil {
-		span.SetStatus(codes.Error, string(errcode.CodeOf(err)))
-		c.refuse(r, err)
+		c.fail(ctx, r, err)
 		return
 	}
-	data, media, err := accepted(e, header)
-	if err != nil {
-		c.refuse(r, err)
-		return
-	}
-	answer := nats.Header{subject.HeaderContentType: {media}, subject.HeaderJobID: {e.Job.GetId()}}
-	if notice := c.core.Jobs.Notice(e.Job); notice != "" {
-		answer[subject.HeaderNotice] = []string{notice}
-	}
-	c.respond(r, data, answer)
+	c.reply(ctx, r, accepted(e))
 }
 
 // submit accepts a request. upload is the object that held the request, or nil if the message
@@ -237,27 +269,56 @@ func (c *calls) submit(ctx context.Context, subj string, header nats.Header, dat
 	return e, in.Upload, err
 }
 
-// accepted encodes the answer to an accepted request, in the request's format.
-func accepted(e joblog.Entry, header nats.Header) (data []byte, media string, err error) {
-	json, err := natsreq.IsJSON(header)
-	if err != nil {
+// result is an answer in both encodings.
+type result struct {
+	message proto.Message
+	json    func() []byte
+	job     task.Job // the job that it is about, or nil
+}
+
+// accepted returns the answer to an accepted request.
+func accepted(e joblog.Entry) result {
+	if chat, ok := e.Job.(*genbusv1.Chat); ok {
+		return result{&genbusv1.SubmitChatCompletionResponse{Chat: chat}, func() []byte { return body.ChatJSON(chat, chat.GetReplyJson()) }, chat}
+	}
+	video := core.VideoOf(e)
+	return result{&genbusv1.CreateVideoTaskResponse{Task: video}, func() []byte { return body.VideoCreatedJSON(video) }, video}
+}
+
+// encode encodes the answer in the format of the request.
+func (out result) encode(request nats.Header) (data []byte, media string, err error) {
+	json, err := natsreq.IsJSON(request)
+	switch {
+	case err != nil:
 		return nil, "", err
+	case json:
+		return out.json(), subject.ContentTypeJSON, nil
 	}
-	var m proto.Message
-	switch j := any(e.Job).(type) {
-	case *genbusv1.Chat:
-		if json {
-			return body.ChatJSON(j, j.GetReplyJson()), subject.ContentTypeJSON, nil
-		}
-		m = &genbusv1.SubmitChatCompletionResponse{Chat: j}
-	case *genbusv1.VideoTask:
-		if json {
-			return body.VideoCreatedJSON(j), subject.ContentTypeJSON, nil
-		}
-		m = &genbusv1.CreateVideoTaskResponse{Task: j}
-	}
-	data, err = proto.Marshal(m)
+	data, err = proto.Marshal(out.message)
 	return data, subject.ContentTypeProtobuf, err
+}
+
+// reply sends an answer.
+func (c *calls) reply(ctx context.Context, r micro.Request, out result) {
+	data, media, err := out.encode(nats.Header(r.Headers()))
+	if err != nil {
+		c.fail(ctx, r, err)
+		return
+	}
+	header := nats.Header{subject.HeaderContentType: {media}}
+	if out.job != nil {
+		header[subject.HeaderJobID] = []string{out.job.GetId()}
+		if notice := c.core.Jobs.Notice(out.job); notice != "" {
+			header[subject.HeaderNotice] = []string{notice}
+		}
+	}
+	c.respond(r, data, header)
+}
+
+// fail answers with an error and marks the span.
+func (c *calls) fail(ctx context.Context, r micro.Request, err error) {
+	trace.SpanFromContext(ctx).SetStatus(codes.Error, string(errcode.CodeOf(err)))
+	c.refuse(r, err)
 }
 
 // refuse answers with an error. The HTTP status and message go into micro's headers and the code
@@ -287,16 +348,23 @@ func (c *calls) refuse(r micro.Request, err error) {
 	c.respond(r, data, header)
 }
 
-// respond sends an answer. It does not use micro's respond methods, which require the handler to
-// answer before it returns. Our handler, serve, returns first.
+// respond sends an answer and logs a failure.
 func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
-	if !c.answerable(r.Reply()) {
-		return
-	}
-	err := c.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: data})
-	if err != nil {
+	switch err := c.send(r, data, header); {
+	case errors.Is(err, nats.ErrMaxPayload) && header[subject.HeaderErrorCode] == nil:
+		c.refuse(r, errcode.New(errcode.Internal, "the answer has %d bytes, and NATS takes %d (max_payload); use HTTP or gRPC", len(data), c.nc.MaxPayload()))
+	case err != nil:
 		c.log.Warn("could not answer NATS call", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
 	}
+}
+
+// send sends an answer, if an answer may be sent. It does not use micro's respond methods, which
+// require the handler to answer before it returns. Our handler, serve, returns first.
+func (c *calls) send(r micro.Request, data []byte, header nats.Header) error {
+	if !c.answerable(r.Reply()) {
+		return nil
+	}
+	return c.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: data})
 }
 
 // answerable reports whether an answer may be sent to a reply subject. Requests without a reply
@@ -321,7 +389,7 @@ func oneLine(s string) string {
 // of their libraries.
 const tracerName = "github.com/genbus/genbus/internal/api/natsapi"
 
-func (c *calls) traced(ctx context.Context, subject string) (context.Context, trace.Span) {
-	return c.tracer.Start(ctx, "genbus.call", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes( //nolint:spancheck // the caller ends it
+func (c *calls) traced(ctx context.Context, name, subject string) (context.Context, trace.Span) {
+	return c.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes( //nolint:spancheck // the caller ends it
 		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", subject)))
 }

@@ -166,11 +166,19 @@ func TestCallsAreAMicroService(t *testing.T) {
 	w.Calls()
 	m := w.Call("$SRV.INFO.genbus", nil, nil)
 	var info micro.Info
-	if err := json.Unmarshal(m.Data, &info); err != nil || info.Name != "genbus" || info.Version != "1.2.3" || len(info.Endpoints) != 2 {
+	if err := json.Unmarshal(m.Data, &info); err != nil || info.Name != "genbus" || info.Version != "1.2.3" || len(info.Endpoints) != 10 {
 		t.Fatalf("%s, %v", m.Data, err)
 	}
 	for _, e := range info.Endpoints {
-		if e.QueueGroup != "genbus" || e.Subject != "genbus.call."+e.Name+".*" {
+		word, kind, _ := strings.Cut(e.Name, "-")
+		want := "genbus." + word + "." + kind + ".*"
+		switch {
+		case kind == "" && subject.Kind(word).Valid():
+			want = "genbus.call." + word + ".*"
+		case kind == "":
+			want = "genbus." + word + ".*"
+		}
+		if e.QueueGroup != "genbus" || e.Subject != want {
 			t.Errorf("endpoint %+v", e)
 		}
 	}

@@ -1,6 +1,7 @@
 package natsapi_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,15 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/subject"
 )
+
+// without returns the visible parts of an answer without IDs.
+func without(m *nats.Msg) map[string]string {
+	out := map[string]string{"data": apitest.AnyID.ReplaceAllString(string(m.Data), "ID")}
+	for name := range m.Header {
+		out[name] = apitest.AnyID.ReplaceAllString(m.Header.Get(name), "ID")
+	}
+	return out
+}
 
 // TestTenantsAreApartOnNATS checks that the subject selects the tenant and that request ids of
 // other tenants have no effect.
@@ -27,6 +37,26 @@ func TestTenantsAreApartOnNATS(t *testing.T) {
 			t.Errorf("%s: job %q, %v %s", kind, id, m.Header, m.Data)
 		}
 		w.Entry(kind, "globex", id)
+	}
+	n := w.Broker.Names()
+	for id, kind := range w.IDs() {
+		for _, of := range []func(tenant string) string{
+			func(tenant string) string { return n.Get(kind, tenant) }, func(tenant string) string { return n.Cancel(kind, tenant) }, n.Content,
+		} {
+			ask := func(tenant, id string) *nats.Msg { return w.Call(of(tenant), asJSON, []byte(`{"id":"`+id+`"}`)) }
+			got, want := ask("globex", id), ask("globex", apitest.Never(id))
+			if diff := cmp.Diff(without(want), without(got)); diff != "" || !strings.HasSuffix(got.Header.Get(subject.HeaderErrorCode), "_not_found") {
+				t.Errorf("%s: acme's %s is not answered as an id that never was:\n%s", of("globex"), id, diff)
+			}
+		}
+		if own := w.Call(n.Get(kind, "acme"), asJSON, []byte(`{"id":"`+id+`"}`)); own.Header.Get(subject.HeaderJobID) != id {
+			t.Errorf("acme's own %s: %v", id, own.Header)
+		}
+		for _, request := range []string{`{}`, `{"page_size":1,"page_token":"` + w.Token + `"}`} {
+			if m := w.Call(n.List(kind, "globex"), asJSON, []byte(request)); m.Header.Get(subject.HeaderErrorCode) != "" || w.Reveals(string(m.Data)) {
+				t.Errorf("%s: %v %s", n.List(kind, "globex"), m.Header, m.Data)
+			}
+		}
 	}
 	if diff := cmp.Diff(before, w.States()); diff != "" {
 		t.Errorf("acme's jobs have changed:\n%s", diff)

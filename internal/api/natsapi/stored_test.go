@@ -148,22 +148,26 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 	}
 }
 
+// storeReply completes a chat with a reply in the object store.
+func (w *world) storeReply(tenant, id, reply string) broker.Body {
+	w.T.Helper()
+	stored := apitest.Must[broker.Body](w.T)(broker.NewBodies(w.Broker).Put(w.T.Context(), tenant, "reply-", []byte(reply)))
+	e := w.StartChat(tenant, id)
+	next, err := task.Replied(core.ChatOf(e), time.Now(), task.Reply{Ref: publisher.BlobRef(stored)})
+	w.Commit(e, next, err)
+	return stored
+}
+
 // TestALongReplyIsNamed checks that the answer to a request that attaches to its chat references a
 // long reply, in both formats.
 func TestALongReplyIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Calls()
-	stored, err := broker.NewBodies(w.Broker).Put(t.Context(), "acme", "reply-", []byte(`{"choices":[]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
 	subj := w.Broker.Names().Call(subject.Chat, "acme")
 	asJSON := nats.Header{"content-type": {"application/json"}, "genbus-request-id": {"one"}}
 	id := w.Call(subj, asJSON, []byte(apitest.ChatBody)).Header.Get("genbus-job-id")
-	e := w.StartChat("acme", id)
-	next, err := task.Replied(core.ChatOf(e), time.Now(), task.Reply{Ref: publisher.BlobRef(stored)})
-	w.Commit(e, next, err)
+	stored := w.storeReply("acme", id, `{"choices":[]}`)
 
 	var job struct {
 		Status   string

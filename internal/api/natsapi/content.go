@@ -1,0 +1,108 @@
+package natsapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Limits of the replies to one request for content. NATS has no flow control between genbus and the
+// caller, so the caller asks for the rest when it has read these replies.
+const (
+	maxPiece  = 128 << 10
+	maxPieces = 64
+	// downloadTime ends the replies of a slow upstream before callTimeout does.
+	downloadTime = 20 * time.Second
+)
+
+var errLateContent = errcode.New(errcode.ContentUnavailable, "the content did not arrive within %s; ask for the rest", callTimeout)
+
+// download answers a request for a part of a file with several replies. Each reply has a piece of
+// the file and its position. The last one has no bytes.
+func (c *calls) download(ctx context.Context, r micro.Request) {
+	if !c.answerable(r.Reply()) {
+		return
+	}
+	m := &genbusv1.DownloadVideoRequest{}
+	tenant, err := c.enter(r, m)
+	if err == nil {
+		err = c.sendPart(ctx, r, tenant, m)
+	}
+	if err != nil {
+		c.fail(ctx, r, err)
+	}
+}
+
+func (c *calls) sendPart(ctx context.Context, r micro.Request, tenant string, m *genbusv1.DownloadVideoRequest) error {
+	buf := make([]byte, min(maxPiece, c.nc.MaxPayload()/2))
+	limit := int64(len(buf)) * maxPieces
+	cut := m.GetLength() == 0 || m.GetLength() > limit
+	if cut {
+		m.Length = limit
+	}
+	part, err := c.core.Content.Part(ctx, tenant, m)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = part.Body.Close() }()
+	if err = part.SkipTo(m.GetOffset()); err == nil {
+		err = c.sendPieces(r, part, m, cut, buf)
+	}
+	if err != nil {
+		return core.Explain(ctx, subject.JobName{Kind: subject.Video, Tenant: tenant, ID: m.GetId()}, err)
+	}
+	return nil
+}
+
+// sendPieces sends a part that begins at the requested offset. cut is set if the caller asked for
+// more than m.Length bytes.
+func (c *calls) sendPieces(r micro.Request, part content.Part, m *genbusv1.DownloadVideoRequest, cut bool, buf []byte) error {
+	header := nats.Header{subject.HeaderContentType: {part.Type}, subject.HeaderJobID: {m.GetId()}}
+	if part.ETag != "" {
+		header[subject.HeaderETag] = []string{part.ETag}
+	}
+	at, end, eof := m.GetOffset(), m.GetOffset()+m.GetLength(), false
+	for begin := time.Now(); !eof && at < end && time.Since(begin) < downloadTime; {
+		n, err := part.Next(buf[:min(int64(len(buf)), end-at)])
+		if eof = errors.Is(err, io.EOF); err != nil && !eof {
+			return err
+		}
+		if n == 0 {
+			continue
+		}
+		header[subject.HeaderContentRange] = []string{contentRange(at, int64(n), part.Size)}
+		if err := c.send(r, buf[:n], header); err != nil {
+			c.log.Warn("could not send content over NATS", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
+			return nil
+		}
+		at, header = at+int64(n), nats.Header{}
+	}
+	header[subject.HeaderEnd] = []string{subject.EndMore}
+	if at == part.Size || at < end && eof || at == end && !cut {
+		header[subject.HeaderEnd] = []string{subject.EndComplete}
+	}
+	c.respond(r, nil, header)
+	return nil
+}
+
+// contentRange describes n bytes from at on, of a file of size bytes or of unknown size (-1).
+func contentRange(at, n, size int64) string {
+	total := "*"
+	if size >= 0 {
+		total = strconv.FormatInt(size, 10)
+	}
+	return fmt.Sprintf("bytes %d-%d/%s", at, at+n-1, total)
+}

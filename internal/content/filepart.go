@@ -1,0 +1,105 @@
+package content
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+// Part is a part of a file.
+type Part struct {
+	*File
+	// Offset is the position of the first byte within the file. It is 0 if the upstream cannot start
+	// in the middle and does not report the file size.
+	Offset int64
+	// Size is the size of the whole file, or -1 if the upstream does not report it.
+	Size int64
+}
+
+// RangeOf returns the Range header for length bytes from offset on. A length of 0 means the rest. It
+// is empty for the whole file.
+func RangeOf(offset, length int64) string {
+	switch {
+	case length > math.MaxInt64-offset: // the sum would overflow, and no file is that long
+		return fmt.Sprintf("bytes=%d-", offset)
+	case length > 0:
+		return fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)
+	case offset > 0:
+		return fmt.Sprintf("bytes=%d-", offset)
+	default:
+		return ""
+	}
+}
+
+// Part describes the file, opened with RangeOf, as a part. It fails if offset is beyond the file.
+func (f *File) Part(offset int64) (Part, error) {
+	from, size, ranged := strings.Cut(strings.TrimPrefix(f.Range, "bytes "), "/")
+	if f.Status == http.StatusRequestedRangeNotSatisfiable {
+		return Part{}, beyond(offset, size)
+	}
+	if !ranged {
+		return Part{File: f, Size: f.Length}, nil
+	}
+	out := Part{File: f, Size: -1}
+	if n, err := strconv.ParseInt(size, 10, 64); err == nil {
+		out.Size = n
+	}
+	start, _, _ := strings.Cut(from, "-")
+	n, err := strconv.ParseInt(start, 10, 64)
+	if err != nil {
+		return Part{}, errcode.New(errcode.ContentUnavailable, "the upstream sent an unidentified part of the file")
+	}
+	out.Offset = n
+	return out, nil
+}
+
+// SkipTo reads up to offset if the part begins before it.
+func (p *Part) SkipTo(offset int64) error {
+	n, err := io.CopyN(io.Discard, p.Body, offset-p.Offset)
+	p.Offset += n
+	switch {
+	case errors.Is(err, io.EOF):
+		return beyond(offset, strconv.FormatInt(p.Offset, 10))
+	case err != nil:
+		return cutOff(err)
+	default:
+		return nil
+	}
+}
+
+// Next reads until buf is full or the part ends. It returns io.EOF, possibly with the last bytes, at
+// the end. With io.ReadFull, callers could not tell the end of the part from an interruption.
+func (p *Part) Next(buf []byte) (int, error) {
+	n := 0
+	for n < len(buf) {
+		m, err := p.Body.Read(buf[n:])
+		n += m
+		if errors.Is(err, io.EOF) {
+			return n, io.EOF
+		}
+		if err != nil {
+			return n, cutOff(err)
+		}
+	}
+	return n, nil
+}
+
+func cutOff(err error) error {
+	return errcode.New(errcode.ContentUnavailable, "the file was cut off: %w", err)
+}
+
+// beyond returns the error for an offset outside the file. size is empty if the upstream did not
+// report it.
+func beyond(offset int64, size string) error {
+	text := fmt.Sprintf("%d is beyond the file", offset)
+	if size != "" {
+		text += ", which has " + size + " bytes"
+	}
+	return errcode.Invalid([]errcode.Violation{{Field: "offset", Description: text}})
+}
