@@ -42,7 +42,7 @@ func impersonating() (rows []attack) {
 		} {
 			rows = append(rows, attack{user, "publishes on " + subj, send(subj), isRefused})
 		}
-		for _, subj := range []string{"genbus.call.>", "genbus.call.*.*", "genbus.call.video.globex", "$SRV.PING", "$SRV.>"} {
+		for _, subj := range []string{"genbus.call.>", "genbus.call.*.*", "genbus.call.video.globex", "genbus.get.video.acme", "genbus.content.acme", "$SRV.PING", "$SRV.>"} {
 			rows = append(rows, attack{user, "serves " + subj, listen(subj), isRefused})
 		}
 	}
@@ -61,7 +61,7 @@ func wholeAccount() (rows []attack) {
 	} {
 		rows = append(rows, attack{me, "publishes on " + subj, send(subj), isSent})
 	}
-	for _, subj := range []string{names.Request(subject.Video, victim), names.Call(subject.Video, victim), "$SRV.INFO.genbus", "genbus.origin.CONSUMER.RESET.GENBUS_TASKS." + victim} {
+	for _, subj := range append(requests(subject.Video, victim), names.Request(subject.Video, victim), "$SRV.INFO.genbus", "genbus.origin.CONSUMER.RESET.GENBUS_TASKS."+victim) {
 		rows = append(rows, attack{me, "asks " + subj, ask(subj, ""), noResponder})
 	}
 	for _, subj := range []string{">", "genbus.>", "genbus.live.task.>", "genbus.live.chunk.>", "genbus.call.>", "_INBOX.>", "_R_.>", "$SRV.>", "genbus.copy.>", "$JS.ACK.>"} {
@@ -96,13 +96,13 @@ func snapshotBody(api string) string {
 
 // service lists actions that the service's own user cannot perform.
 func service() (rows []attack) {
-	for _, subj := range []string{
-		names.Request(subject.Video, victim), names.Call(subject.Video, victim), names.LiveTask(subject.Video, victim, job), names.LiveChunk(victim, job),
-		"genbus.copy." + victim, "_INBOX.x", "_R_.x", "$SRV.PING", "$JS.ACK.GENBUS_TASKS.globex.1.1.1.1.0",
-	} {
+	for _, subj := range append(requests(subject.Video, victim),
+		names.Request(subject.Video, victim), names.LiveTask(subject.Video, victim, job), names.LiveChunk(victim, job),
+		"genbus.copy."+victim, "_INBOX.x", "_R_.x", "$SRV.PING", "$JS.ACK.GENBUS_TASKS.globex.1.1.1.1.0",
+	) {
 		rows = append(rows, attack{"service", "publishes on " + subj, send(subj), isRefused})
 	}
-	for _, subj := range []string{">", "genbus.>", "genbus.request.>", "genbus.task.>", "genbus.work.>", "genbus.wait.>", "genbus.call.*.*", "$JS.>", "$SYS.>"} {
+	for _, subj := range []string{">", "genbus.>", "genbus.request.>", "genbus.task.>", "genbus.work.>", "genbus.wait.>", "genbus.call.*.*", "genbus.get.*.*", "genbus.content.*", "$JS.>", "$SYS.>"} {
 		rows = append(rows, attack{"service", "listens to " + subj, listen(subj), isRefused})
 	}
 	for _, name := range append(genbusOnly, "GENBUS_TASKS", "GENBUS_CHUNKS") {

@@ -42,12 +42,18 @@ func forging() (rows []attack) {
 		for _, user := range tenantUsers {
 			rows = append(rows,
 				attack{user, "sends a request of the victim, " + string(kind), send(names.Request(kind, victim)), isRefused},
-				attack{user, "calls as the victim, " + string(kind), ask(names.Call(kind, victim), "{}"), isRefused},
 				attack{user, "sends a request as nobody, " + string(kind), send(names.Request(kind, "*")), isRefused})
+			for _, subj := range requests(kind, victim) {
+				rows = append(rows, attack{user, "asks as the victim on " + subj, ask(subj, "{}"), isRefused})
+			}
 		}
 		rows = append(rows,
 			attack{subscriber, "sends a request of its own, " + string(kind), send(names.Request(kind, attacker)), isRefused},
 			attack{subscriber, "calls, " + string(kind), ask(names.Call(kind, attacker), "{}"), isRefused},
+			attack{subscriber, "cancels, " + string(kind), ask(names.Cancel(kind, attacker), "{}"), isRefused},
+			attack{publisher, "reads a job, " + string(kind), ask(names.Get(kind, attacker), "{}"), isRefused},
+			attack{publisher, "lists jobs, " + string(kind), ask(names.List(kind, attacker), "{}"), isRefused},
+			attack{publisher, "downloads, " + string(kind), ask(names.Content(attacker), "{}"), isRefused},
 			attack{keeper, "sends a request of its own, " + string(kind), send(names.Request(kind, attacker)), isRefused})
 	}
 	return rows
@@ -112,6 +118,11 @@ func answers() (rows []attack) {
 			rows = append(rows,
 				attack{user, "has the inbox answer to " + target, sendFor(target, names.Request(subject.Video, attacker)), isSent},
 				attack{user, "has genbus answer to " + target, sendFor(target, names.Call(subject.Video, attacker)), isSent})
+		}
+		for _, user := range []string{subscriber, app} {
+			rows = append(rows,
+				attack{user, "has a job sent to " + target, sendFor(target, names.Get(subject.Video, attacker)), isSent},
+				attack{user, "has content sent to " + target, sendFor(target, names.Content(attacker)), isSent})
 		}
 		for _, user := range []string{subscriber, app, witness + attacker} {
 			rows = append(rows,

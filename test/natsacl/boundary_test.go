@@ -121,6 +121,56 @@ func TestWhoMayStoreMayForge(t *testing.T) {
 	}
 }
 
+// TestTenantsWithInternalNames proves that a tenant whose name is a token of an internal subject
+// reaches none of these subjects. So permissions list a tenant's subjects by name.
+func TestTenantsWithInternalNames(t *testing.T) {
+	t.Parallel()
+	n := start(t, deploy(t, internalNames...))
+	origin := n.connect(t, witness+"GENBUS")
+	heard, err := origin.SubscribeSync("genbus.>")
+	if err == nil {
+		err = origin.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range internalNames {
+		subjects := []string{
+			names.PeerNotification(subject.AnyWriter), names.IndexKeepers(), names.PeerNotification(tenant), names.Index(tenant), names.Dispatch(),
+			names.AuditBulk(tenant), names.AuditRoute(subject.Video, tenant),
+		}
+		for _, user := range []string{tenant + "-publisher", tenant + "-subscriber", tenant + "-app", tenant + "-administrator"} {
+			for _, subj := range subjects {
+				for action, try := range map[string]func(*nats.Conn) error{
+					"publish on": func(nc *nats.Conn) error { return nc.Publish(subj, []byte("forged")) },
+					"listen to":  func(nc *nats.Conn) error { _, err := nc.SubscribeSync(subj); return err },
+				} {
+					nc := n.connect(t, user)
+					if err := errors.Join(try(nc), refused(nc)); !errors.Is(err, errPermission) {
+						t.Errorf("%s may %s %s: %v", user, action, subj, err)
+					}
+					nc.Close()
+				}
+			}
+		}
+		unlimited := n.connect(t, witness+tenant)
+		for _, subj := range subjects {
+			if err := unlimited.Publish(subj, []byte("forged")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unlimited.FlushTimeout(patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := origin.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := heard.NextMsg(time.Millisecond); err == nil {
+		t.Errorf("genbus heard %s", m.Subject)
+	}
+}
+
 // TestLosingTheCopies proves that a tenant's user can delete the tenant's own copy, and that an
 // administrator can create it again.
 func TestLosingTheCopies(t *testing.T) {
@@ -155,6 +205,11 @@ func TestAnAccountImportsItsOwnNameOnly(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		`service: { account: GENBUS, subject: "genbus.call.*.acme" }`,
+		`service: { account: GENBUS, subject: "genbus.get.*.acme" }`,
+		`service: { account: GENBUS, subject: "genbus.list.*.acme" }`,
+		`service: { account: GENBUS, subject: "genbus.cancel.*.acme" }`,
+		`service: { account: GENBUS, subject: "genbus.content.acme" }`,
+		`service: { account: GENBUS, subject: "genbus.models.acme" }`,
 		`service: { account: GENBUS, subject: "genbus.request.*.acme" }`,
 		`stream: { account: GENBUS, subject: "genbus.live.task.*.acme.*" }`,
 		`stream: { account: GENBUS, subject: "genbus.live.chunk.acme.*" }`,

@@ -15,6 +15,9 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
+// internalNames are legal names of tenants that are also tokens of internal subjects.
+var internalNames = []string{"any", "keepers"}
+
 // Tenants of the tests. Without API keys the service uses the tenant default.
 const (
 	attacker = "acme"
@@ -44,7 +47,7 @@ func TestMain(m *testing.M) {
 // users returns all users of deploy/nats for the tenants of the tests.
 func users() []string {
 	out := []string{"service", "administrator"}
-	for _, tenant := range []string{attacker, victim, local} {
+	for _, tenant := range append([]string{attacker, victim, local}, internalNames...) {
 		for _, role := range []string{"publisher", "subscriber", "app", "administrator"} {
 			out = append(out, tenant+"-"+role)
 		}

@@ -45,6 +45,7 @@ func TestTheServiceWorks(t *testing.T) {
 	var listened []string
 	t.Run("videos", func(t *testing.T) { r.videos(t) })
 	t.Run("chats", func(t *testing.T) { listened = r.chats(t) })
+	t.Run("requests", func(t *testing.T) { r.requests(t) })
 	t.Run("large bodies", func(t *testing.T) { r.largeBodies(t) })
 	t.Run("taking a job back", func(t *testing.T) { r.takesBack(t) })
 	t.Run("dead letters", func(t *testing.T) { r.deadLetters(t) })
@@ -102,6 +103,38 @@ func (r *running) chats(t *testing.T) []string {
 		t.Errorf("the chat ended with %s", all)
 	}
 	return listened
+}
+
+// requests reads, lists, cancels and downloads jobs by NATS request. The download has several
+// replies.
+func (r *running) requests(t *testing.T) {
+	nc, read := r.connect(t, local+"-app"), stream(t, r.connect(t, local+"-subscriber"))
+	id := r.call(nc, "video", `{"model":"sandbox-video","prompt":"a cat"}`)
+	r.completed(read, id)
+	for _, subj := range requests("video", local)[1:] {
+		inbox, err := nc.SubscribeSync(nc.NewInbox())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := message(subj, `{"id":"`+id+`"}`, []string{"content-type", "application/json"})
+		if subj == names.List("video", local) || subj == names.Models(local) {
+			m.Data = nil
+		}
+		m.Reply = inbox.Subject
+		if err := nc.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+		replies := []string{"one"}
+		if subj == names.Content(local) {
+			replies = []string{"content-range", "genbus-end"}
+		}
+		for _, want := range replies {
+			reply, err := inbox.NextMsg(patience)
+			if err != nil || reply.Header.Get("genbus-error-code") != "" || want != "one" && reply.Header.Get(want) == "" {
+				t.Errorf("%s: %v, %+v", subj, err, reply)
+			}
+		}
+	}
 }
 
 // largeBodies creates and erases a video whose body goes through the object store.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -265,6 +266,11 @@ func (s *stage) trespasses() (out []string) {
 	return out
 }
 
+// requests returns a tenant's subjects for requests with replies.
+func requests(kind subject.Kind, tenant string) []string {
+	return []string{names.Call(kind, tenant), names.Get(kind, tenant), names.List(kind, tenant), names.Cancel(kind, tenant), names.Content(tenant), names.Models(tenant)}
+}
+
 // foreign reports whether a subject of genbus is off limits for the attacker. The attacker's own
 // requests, calls and events are not.
 func foreign(subj string) bool {
@@ -272,7 +278,7 @@ func foreign(subj string) bool {
 		return false
 	}
 	for _, kind := range subject.Kinds {
-		if subj == names.Request(kind, attacker) || subj == names.Call(kind, attacker) || subj == names.Task(kind, attacker, jobOf(attacker)) ||
+		if subj == names.Request(kind, attacker) || slices.Contains(requests(kind, attacker), subj) || subj == names.Task(kind, attacker, jobOf(attacker)) ||
 			subj == names.Done(kind, attacker, "completed", jobOf(attacker)) {
 			return false
 		}
