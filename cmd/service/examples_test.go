@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -252,6 +253,9 @@ var storedForAdmission = regexp.MustCompile(`^stored for admission: GENBUS_REQUE
 // completedLine matches the output of openai.js.
 var completedLine = regexp.MustCompile(`^video_[a-z2-7]{26} completed\n$`)
 
+// jobsLines matches the output of jobs.js.
+var jobsLines = regexp.MustCompile(`^(?:event \d: (?:queued|in_progress)\n)+event \d+: completed\n(video_[a-z2-7]{26}) is completed\nwrote (.*)\n(video_[a-z2-7]{26}) is cancelled\ncompleted: (video_[a-z2-7]{26})\n$`)
+
 // TestNodeExample proves that examples/node can be installed, generated and run as described in
 // docs/node.md.
 func TestNodeExample(t *testing.T) {
@@ -268,6 +272,29 @@ func TestNodeExample(t *testing.T) {
 		w := newFastWorld(t)
 		if out, err := in(t, dir, nil, "node", "openai.js", w.base+"/v1"); err != nil || !completedLine.MatchString(out) {
 			t.Errorf("openai.js: %v: %s", err, out)
+		}
+	})
+	t.Run("jobs", func(t *testing.T) {
+		t.Parallel()
+		w, film := newFastWorld(t), filepath.Join(t.TempDir(), "film.mp4")
+		hour := int(time.Hour.Milliseconds())
+		w.up.Sandbox.SetBehaviour(func(_ *http.Request, body []byte) *sandbox.Behaviour {
+			if bytes.Contains(body, []byte("not needed")) { // the video that the example cancels
+				return &sandbox.Behaviour{DurationMS: &hour}
+			}
+			return nil
+		})
+		out, err := in(t, dir, []string{"NATS_URL=" + w.NATSURL()}, "node", "jobs.js", "--out", film, "a cat")
+		m := jobsLines.FindStringSubmatch(out)
+		if err != nil || m == nil || m[1] != m[4] || m[2] != film || m[3] == m[1] {
+			t.Fatalf("jobs.js: %v: %s", err, out)
+		}
+		data, err := os.ReadFile(film)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, want := w.fetch(t, http.MethodGet, "/v1/videos/"+m[1]+"/content", ""); !bytes.Equal(data, want) {
+			t.Errorf("jobs.js wrote %d bytes, and the video has %d", len(data), len(want))
 		}
 	})
 	t.Run("one by one and deleted", func(t *testing.T) {

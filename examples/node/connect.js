@@ -1,4 +1,4 @@
-// Options and connection of both programs.
+// Options and connection of the NATS programs.
 import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { connect, credsAuthenticator } from '@nats-io/transport-node';
