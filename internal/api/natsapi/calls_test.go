@@ -159,15 +159,23 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
+func (w *world) info() (info micro.Info) {
+	w.T.Helper()
+	m := w.Call("$SRV.INFO.genbus", nil, nil)
+	if err := json.Unmarshal(m.Data, &info); err != nil {
+		w.T.Fatalf("%s, %v", m.Data, err)
+	}
+	return info
+}
+
 // TestCallsAreAMicroService checks that "nats micro ls" and "nats micro info" show the service.
 func TestCallsAreAMicroService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Calls()
-	m := w.Call("$SRV.INFO.genbus", nil, nil)
-	var info micro.Info
-	if err := json.Unmarshal(m.Data, &info); err != nil || info.Name != "genbus" || info.Version != "1.2.3" || len(info.Endpoints) != 10 {
-		t.Fatalf("%s, %v", m.Data, err)
+	info := w.info()
+	if info.Name != "genbus" || info.Version != "1.2.3" || len(info.Endpoints) != 10 {
+		t.Fatalf("%+v", info)
 	}
 	for _, e := range info.Endpoints {
 		word, kind, _ := strings.Cut(e.Name, "-")

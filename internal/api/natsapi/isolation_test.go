@@ -1,6 +1,7 @@
 package natsapi_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,20 @@ func TestTenantsAreApartOnNATS(t *testing.T) {
 		w.Entry(kind, "globex", id)
 	}
 	n := w.Broker.Names()
+	checked := []string{n.Content("*"), n.Models("*")}
+	for _, kind := range subject.Kinds {
+		checked = append(checked, n.CallPattern(kind), n.Get(kind, "*"), n.List(kind, "*"), n.Cancel(kind, "*"))
+	}
+	var served []string
+	for _, e := range (&world{w.World}).info().Endpoints {
+		served = append(served, e.Subject)
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(checked)), slices.Sorted(slices.Values(served))); diff != "" {
+		t.Fatalf("every endpoint needs a check here:\n%s", diff)
+	}
+	if m := w.Call(n.Models("globex"), nil, nil); w.Reveals(string(m.Data)) {
+		t.Errorf("%s", m.Data)
+	}
 	for id, kind := range w.IDs() {
 		for _, of := range []func(tenant string) string{
 			func(tenant string) string { return n.Get(kind, tenant) }, func(tenant string) string { return n.Cancel(kind, tenant) }, n.Content,
