@@ -1,6 +1,5 @@
-// Package client submits videos and chats to genbus over NATS, follows their jobs, and reads the
-// feed of finished jobs. Cancelling and listing jobs need HTTP or gRPC: NATS has no subjects for
-// them.
+// Package client does everything with videos and chats over NATS: it submits, follows, reads, lists
+// and cancels jobs, downloads results, and reads the feed of finished jobs.
 //
 // A Client uses a nats.go connection that the program creates, configures and closes. All methods
 // are safe for concurrent use and return when their context ends.

@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -152,6 +154,130 @@ func ExampleClient_Subscribe() {
 		})
 	})
 	// Output: order 7: 1 video
+}
+
+// Store a request even while genbus is down. Its job has this ID from the start.
+func ExampleClient_PublishVideo() {
+	run(func(ctx context.Context, c *client.Client) error {
+		id, err := c.PublishVideo(ctx, &genbusv1.VideoRequest{
+			RequestId: "go-8",
+			Body:      &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a cat"}},
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Println(id == c.JobID(client.Video, "go-8"))
+		_, err = c.WaitVideo(ctx, id)
+		return err
+	})
+	// Output: true
+}
+
+// Download the first file of a video.
+func ExampleClient_Content() {
+	run(func(ctx context.Context, c *client.Client) error {
+		task, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{
+			Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a cat"}},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := c.WaitVideo(ctx, task.GetId()); err != nil {
+			return err
+		}
+
+		var file bytes.Buffer
+		mediaType, err := c.Content(ctx, &genbusv1.DownloadVideoRequest{Id: task.GetId()}, &file)
+		fmt.Println(mediaType, file.Len() > 0)
+		return err
+	})
+	// Output: video/mp4 true
+}
+
+// Cancel a video. The upstream may still charge for it.
+func ExampleClient_CancelVideo() {
+	run(func(ctx context.Context, c *client.Client) error {
+		task, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{
+			Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video:duration_ms=60000", Prompt: "a cat"}},
+		})
+		if err != nil {
+			return err
+		}
+		task, err = c.CancelVideo(ctx, task.GetId())
+		fmt.Println(task.GetStatus())
+		return err
+	})
+	// Output: JOB_STATUS_CANCELLED
+}
+
+// Count the failed videos, over all pages.
+func ExampleClient_ListVideos() {
+	run(func(ctx context.Context, c *client.Client) error {
+		failed := 0
+		for _, err := range c.ListVideos(ctx, &genbusv1.ListVideoTasksRequest{Status: genbusv1.JobStatus_JOB_STATUS_FAILED}) {
+			if err != nil {
+				return err
+			}
+			failed++
+		}
+		fmt.Println(failed, "failed")
+		return nil
+	})
+	// Output: 0 failed
+}
+
+// List the models for videos.
+func ExampleClient_Models() {
+	run(func(ctx context.Context, c *client.Client) error {
+		models, err := c.Models(ctx)
+		for _, m := range models {
+			if m.GetKind() == "video" && m.GetId() == "sandbox-video" {
+				fmt.Println(m.GetId())
+			}
+		}
+		return err
+	})
+	// Output: sandbox-video
+}
+
+// Read the whole reply of a chat that has ended.
+func ExampleClient_Reply() {
+	run(func(ctx context.Context, c *client.Client) error {
+		chat, err := c.SubmitChat(ctx, &genbusv1.ChatRequest{
+			Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`)},
+		})
+		if err != nil {
+			return err
+		}
+		if chat, err = c.WaitChat(ctx, chat.GetId()); err != nil {
+			return err
+		}
+
+		reply, err := c.Reply(ctx, chat) // the upstream's JSON
+		fmt.Println(json.Valid(reply), chat.GetUsage().GetTotalTokens() > 0)
+		return err
+	})
+	// Output: true true
+}
+
+// A job whose order is gone cannot be handled: it is not delivered again.
+func ExampleGiveUp() {
+	run(func(ctx context.Context, c *client.Client) error {
+		id, err := c.PublishVideo(ctx, &genbusv1.VideoRequest{
+			Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a cat"}},
+		})
+		if err != nil {
+			return err
+		}
+
+		ctx, stop := context.WithCancel(ctx)
+		return c.Subscribe(ctx, client.Feed{Durable: "orders"}, func(_ context.Context, job client.Finished) error {
+			defer stop()
+			fmt.Println(job.ID == id)
+			return client.GiveUp(errors.New("no order"))
+		})
+	})
+	// Output: true
 }
 
 // Compare error codes with errors.Is.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service/servicetest"
 )
 
 // bareLog is a NATS server with the stream of the log but no genbus.
@@ -113,6 +117,40 @@ func TestFailingJobsDoNotStopTheFeed(t *testing.T) {
 		t.Errorf("read %s", got)
 	}
 	r.stop(t)
+}
+
+// TestAHandlerGivesUp checks that a job that its handler gave up is not delivered again, and that the
+// next one is.
+func TestAHandlerGivesUp(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 10 * time.Millisecond}})
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, brokertest.Patience)
+	bad := finish(ctx, t, c, "sandbox-video")
+	feed := client.Feed{Durable: "gives-up", Kind: client.Video}
+	var calls atomic.Int64
+	r := subscribe(ctx, c, feed, func(job client.Finished) error {
+		if job.ID == bad {
+			calls.Add(1)
+			return fmt.Errorf("store: %w", client.GiveUp(errors.New("the order is gone")))
+		}
+		return nil
+	})
+	good := finish(ctx, t, c, "sandbox-video")
+	if id := r.next(ctx, t); id != good {
+		t.Errorf("%s, want %s", id, good)
+	}
+	r.stop(t)
+	js, err := jetstream.New(connection(t, s.NATSURL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := js.Consumer(ctx, "GENBUS_TASKS", feed.Durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := consumer.CachedInfo(); calls.Load() != 1 || info.NumAckPending != 0 || info.NumPending != 0 {
+		t.Errorf("%d calls; %d unacknowledged and %d unread jobs are left", calls.Load(), info.NumAckPending, info.NumPending)
+	}
 }
 
 // TestStrangeMessagesAreNoJobs checks that malformed messages in the feed reach no handler.

@@ -241,7 +241,7 @@ func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
 	s.consumer = consumer
 }
 
-// take handles one delivery and acks it, or naks it with a delay.
+// take handles one delivery and acks it, terminates it, or naks it with a delay.
 func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	done, err := s.decode(m)
 	if err != nil {
@@ -261,6 +261,12 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	defer s.release(done.EventID)
 	defer job.extend()() // until acked
 	err = s.handle(ctx, done)
+	if end, ok := errors.AsType[*givenUp](err); ok {
+		s.c.log.Error("handler gave up, job will not be redelivered", "job_id", done.ID, "delivery", done.Delivery, "error", end)
+		s.deal(done.EventID)
+		_ = job.newest().TermWithReason(end.Error()) // if lost, it is redelivered
+		return
+	}
 	if err != nil {
 		s.c.log.Log(ctx, failedLevel(ctx), "handler failed, job will be redelivered", "job_id", done.ID, "delivery", done.Delivery, "error", err)
 		_ = job.newest().NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // if lost, it is redelivered after ackWait

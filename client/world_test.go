@@ -35,16 +35,21 @@ func (x tests) Run() int {
 // connect returns a client on its own connection.
 func connect(t testing.TB, url string, o client.Options) *client.Client {
 	t.Helper()
+	c, err := client.New(connection(t, url), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func connection(t testing.TB, url string) *nats.Conn {
+	t.Helper()
 	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	c, err := client.New(nc, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return nc
 }
 
 // within returns a context that bounds a test.

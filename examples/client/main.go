@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/client"
+	"github.com/genbus/genbus/client/clientotel"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
@@ -35,7 +36,8 @@ func run(ctx context.Context, url, tenant, order string, finished bool) error {
 		return err
 	}
 	defer nc.Close()
-	c, err := client.New(nc, client.Options{Tenant: tenant})
+	// With a propagator (otel.SetTextMapPropagator), jobs belong to the traces of their requests.
+	c, err := client.New(nc, client.Options{Tenant: tenant, Header: clientotel.Propagate})
 	if err != nil {
 		return err
 	}
