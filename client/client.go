@@ -1,5 +1,5 @@
-// Package client does everything with videos and chats over NATS: it submits, follows, reads, lists
-// and cancels jobs, downloads results, and reads the feed of finished jobs.
+// Package client submits, follows, reads, lists and cancels videos and queued chats over NATS. It
+// downloads results, and reads the feed of finished jobs.
 //
 // A Client uses a nats.go connection that the program creates, configures and closes. All methods
 // are safe for concurrent use and return when their context ends.

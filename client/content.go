@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,103 +20,111 @@ import (
 // Errors of genbus are *Error: ErrTaskNotFound, ErrContentNotReady, ErrContentExpired,
 // ErrContentBlocked, ErrContentUnavailable and those of all calls. Bytes that were written before an
 // error are a correct beginning.
+//
+// Content requests the file in parts of 2 MiB. genbus reads a file from its beginning for each part if
+// it is archived, or if the upstream does not support ranges. Download large files over HTTP or gRPC.
 func (c *Client) Content(ctx context.Context, r *genbusv1.DownloadVideoRequest, w io.Writer) (mediaType string, err error) {
-	d := &download{c: c, r: proto.CloneOf(r), w: w, bounded: r.GetLength() > 0}
-	last, wait := time.Now(), firstPause
-	for {
+	d := &download{c: c, r: proto.CloneOf(r), w: w, bounded: r.GetLength() > 0, size: -1}
+	for t := c.newTrying(); ; {
 		at := d.r.GetOffset()
-		end, err := d.part(ctx)
-		if d.r.GetOffset() > at {
-			last, wait = time.Now(), firstPause
-		}
-		refused, isRefusal := errors.AsType[*Error](err)
-		switch {
-		case end == subject.EndComplete, d.complete:
+		err := d.part(ctx)
+		if d.complete() {
 			return d.mediaType, nil
-		case end == subject.EndMore:
-			continue
-		case isRefusal && !again(refused) && refused.Code != ErrContentUnavailable, errors.Is(err, errWrite):
-			return d.mediaType, err
-		case final(err), time.Since(last) >= c.wait && isRefusal:
-			return d.mediaType, err
-		case time.Since(last) >= c.wait:
-			return d.mediaType, noAnswer(err, lost(c.nc))
 		}
-		if stopped := pause(ctx, wait); stopped != nil {
-			return d.mediaType, fmt.Errorf("%w: %w", stopped, err)
+		if d.r.GetOffset() > at {
+			t = c.newTrying()
+			if err == nil {
+				continue
+			}
 		}
-		wait = min(2*wait, maxPause)
+		if errors.Is(err, errWrite) {
+			return d.mediaType, err
+		}
+		if err == nil {
+			err = &Error{Code: ErrContentUnavailable, Retry: true, JobID: r.GetId(), Message: fmt.Sprintf("nothing followed byte %d of %s", at, r.GetId())}
+		}
+		if end := t.again(ctx, err); end != nil {
+			return d.mediaType, end
+		}
 	}
 }
 
 // errWrite reports that the caller's writer failed.
 var errWrite = errors.New("write the content")
 
+// contentWait bounds the wait for one reply. genbus may read an upstream for 30 s before it has the
+// first byte.
+const contentWait = 35 * time.Second
+
 // download is one call of Content. r selects the bytes that are missing.
 type download struct {
 	c               *Client
 	r               *genbusv1.DownloadVideoRequest
 	w               io.Writer
-	bounded         bool // the caller asked for a number of bytes
-	complete        bool // nothing is missing, even if the last reply was lost
+	bounded         bool  // the caller asked for a number of bytes
+	size            int64 // of the file; -1 if unknown
+	ended           bool  // genbus has sent the last of the requested bytes
 	mediaType, etag string
 }
 
-// part requests the missing bytes and writes the pieces of the answer. It returns the end that the
-// last reply names.
-func (d *download) part(ctx context.Context) (end string, err error) {
+// complete reports whether nothing is missing, even if the last reply was lost.
+func (d *download) complete() bool {
+	return d.bounded && d.r.GetLength() <= 0 || d.size >= 0 && d.r.GetOffset() >= d.size || d.size < 0 && d.ended
+}
+
+// part requests the missing bytes and writes the pieces of the answer.
+func (d *download) part(ctx context.Context) error {
 	inbox := d.c.nc.NewInbox()
 	replies, err := d.c.nc.SubscribeSync(inbox)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { _ = replies.Unsubscribe() }() // fails only if the connection is closed
 	m, err := d.c.question(ctx, d.c.names.Content(d.c.tenant), d.r)
 	if err != nil {
-		return "", err
+		return err
 	}
 	m.Reply = inbox
 	if err := d.c.nc.PublishMsg(m); err != nil {
-		return "", err
+		return err
 	}
 	for {
 		reply, err := d.next(ctx, replies)
 		if err != nil {
-			return "", err
+			return err
 		}
 		if e := refusal(reply); e != nil {
-			return "", e
+			return e
 		}
-		if err := d.first(reply); err != nil {
-			return "", err
+		if err := d.note(reply); err != nil {
+			return err
 		}
 		if end := reply.Header.Get(subject.HeaderEnd); end != "" {
-			return end, nil
+			d.ended = end == subject.EndComplete
+			return nil
 		}
-		if err := d.write(reply); err != nil {
-			return "", err
+		if err := d.write(reply); err != nil || d.complete() {
+			return err
 		}
 	}
 }
 
 func (d *download) next(ctx context.Context, replies *nats.Subscription) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+	ctx, cancel := context.WithTimeout(ctx, contentWait)
 	defer cancel()
 	return replies.NextMsgWithContext(ctx)
 }
 
-// first notes the headers of an answer's first reply.
-func (d *download) first(reply *nats.Msg) error {
-	etag := reply.Header.Get(subject.HeaderETag)
-	if d.etag != "" && etag != "" && etag != d.etag {
-		return &Error{Code: ErrContentExpired, JobID: d.r.GetId(), Message: fmt.Sprintf("the file of %s has changed; download it again from the beginning", d.r.GetId())}
+// note keeps what the headers say about the file.
+func (d *download) note(reply *nats.Msg) error {
+	etag := cmp.Or(reply.Header.Get(subject.HeaderETag), d.etag)
+	if d.etag != "" && etag != d.etag {
+		return &Error{
+			Code: ErrContentUnavailable, JobID: d.r.GetId(),
+			Message: fmt.Sprintf("the upstream has changed the file of %s during the download; download it again from its beginning", d.r.GetId()),
+		}
 	}
-	if etag != "" {
-		d.etag = etag
-	}
-	if t := reply.Header.Get(subject.HeaderContentType); t != "" {
-		d.mediaType = t
-	}
+	d.etag, d.mediaType = etag, cmp.Or(reply.Header.Get(subject.HeaderContentType), d.mediaType)
 	return nil
 }
 
@@ -128,13 +137,15 @@ func (d *download) write(reply *nats.Msg) error {
 		return fmt.Errorf("a reply with %q came at byte %d (%w)", at, d.r.GetOffset(), err)
 	}
 	n, err := d.w.Write(reply.Data)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errWrite, err)
+	}
+	if known == 3 {
+		d.size = size
+	}
 	d.r.Offset += int64(n)
 	if d.bounded {
 		d.r.Length -= int64(n)
-	}
-	d.complete = d.bounded && d.r.GetLength() <= 0 || known == 3 && d.r.GetOffset() >= size
-	if err != nil {
-		return fmt.Errorf("%w: %w", errWrite, err)
 	}
 	return nil
 }

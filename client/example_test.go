@@ -229,15 +229,15 @@ func ExampleClient_ListVideos() {
 // List the models for videos.
 func ExampleClient_Models() {
 	run(func(ctx context.Context, c *client.Client) error {
-		models, err := c.Models(ctx)
+		models, err := c.Models(ctx, &genbusv1.ListModelsRequest{Kind: "video"})
 		for _, m := range models {
-			if m.GetKind() == "video" && m.GetId() == "sandbox-video" {
-				fmt.Println(m.GetId())
+			if m.GetId() == "sandbox-video" {
+				fmt.Println(m.GetKind(), m.GetId())
 			}
 		}
 		return err
 	})
-	// Output: sandbox-video
+	// Output: video sandbox-video
 }
 
 // Read the whole reply of a chat that has ended.

@@ -144,12 +144,17 @@ func TestAHandlerGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := js.Consumer(ctx, "GENBUS_TASKS", feed.Durable)
-	if err != nil {
-		t.Fatal(err)
+	for { // the acks are on their way
+		consumer, err := js.Consumer(ctx, "GENBUS_TASKS", feed.Durable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := consumer.CachedInfo(); info.NumAckPending == 0 && info.NumPending == 0 {
+			break
+		}
 	}
-	if info := consumer.CachedInfo(); calls.Load() != 1 || info.NumAckPending != 0 || info.NumPending != 0 {
-		t.Errorf("%d calls; %d unacknowledged and %d unread jobs are left", calls.Load(), info.NumAckPending, info.NumPending)
+	if calls.Load() != 1 {
+		t.Errorf("the handler was called %d times", calls.Load())
 	}
 }
 

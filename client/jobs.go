@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
@@ -17,37 +18,31 @@ import (
 // needed. A nil r selects all. The error of a page is yielded last. Errors are *Error:
 // ErrInvalidRequest, ErrInvalidPageToken, ErrIndexCatchingUp and those of all calls.
 func (c *Client) ListVideos(ctx context.Context, r *genbusv1.ListVideoTasksRequest) iter.Seq2[*genbusv1.VideoTask, error] {
-	r = proto.CloneOf(r)
-	if r == nil {
-		r = &genbusv1.ListVideoTasksRequest{}
-	}
-	return list(func() ([]*genbusv1.VideoTask, bool, error) {
-		page := &genbusv1.ListVideoTasksResponse{}
-		err := c.ask(ctx, c.names.List(subject.Video, c.tenant), r, page)
-		r.PageToken = page.GetNextPageToken()
-		return page.GetTasks(), r.GetPageToken() != "", err
+	return list(r.GetPageToken(), func(token string) ([]*genbusv1.VideoTask, string, error) {
+		m, page := &genbusv1.ListVideoTasksRequest{}, &genbusv1.ListVideoTasksResponse{}
+		proto.Merge(m, r)
+		m.PageToken = token
+		err := c.ask(ctx, c.names.List(subject.Video, c.tenant), m, page)
+		return page.GetTasks(), page.GetNextPageToken(), err
 	})
 }
 
 // ListChats yields the client's queued chats that r selects, without their replies, like ListVideos.
 func (c *Client) ListChats(ctx context.Context, r *genbusv1.ListChatCompletionsRequest) iter.Seq2[*genbusv1.Chat, error] {
-	r = proto.CloneOf(r)
-	if r == nil {
-		r = &genbusv1.ListChatCompletionsRequest{}
-	}
-	return list(func() ([]*genbusv1.Chat, bool, error) {
-		page := &genbusv1.ListChatCompletionsResponse{}
-		err := c.ask(ctx, c.names.List(subject.Chat, c.tenant), r, page)
-		r.PageToken = page.GetNextPageToken()
-		return page.GetChats(), r.GetPageToken() != "", err
+	return list(r.GetPageToken(), func(token string) ([]*genbusv1.Chat, string, error) {
+		m, page := &genbusv1.ListChatCompletionsRequest{}, &genbusv1.ListChatCompletionsResponse{}
+		proto.Merge(m, r)
+		m.PageToken = token
+		err := c.ask(ctx, c.names.List(subject.Chat, c.tenant), m, page)
+		return page.GetChats(), page.GetNextPageToken(), err
 	})
 }
 
-// list yields the jobs of all pages.
-func list[Job any](next func() (page []Job, more bool, err error)) iter.Seq2[Job, error] {
+// list yields the jobs of all pages, from that of the token on.
+func list[Job any](first string, read func(token string) (page []Job, next string, err error)) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
-		for {
-			page, more, err := next()
+		for token := first; ; {
+			page, next, err := read(token)
 			if err != nil {
 				var none Job
 				yield(none, err)
@@ -58,7 +53,7 @@ func list[Job any](next func() (page []Job, more bool, err error)) iter.Seq2[Job
 					return
 				}
 			}
-			if !more {
+			if token = next; token == "" {
 				return
 			}
 		}
@@ -81,37 +76,69 @@ func (c *Client) CancelChat(ctx context.Context, id string) (*genbusv1.Chat, err
 	return answer.GetChat(), err
 }
 
-// Models returns the models that genbus serves.
-func (c *Client) Models(ctx context.Context) ([]*genbusv1.Model, error) {
+// Models returns the models that genbus serves and r selects. A nil r selects all.
+func (c *Client) Models(ctx context.Context, r *genbusv1.ListModelsRequest) ([]*genbusv1.Model, error) {
 	answer := &genbusv1.ListModelsResponse{}
-	err := c.ask(ctx, c.names.Models(c.tenant), &genbusv1.ListModelsRequest{}, answer)
+	err := c.ask(ctx, c.names.Models(c.tenant), r, answer)
 	return answer.GetModels(), err
 }
 
 // ask sends a request that may be repeated, and decodes the reply. It repeats requests without an
-// answer, and those that another replica may answer, until ctx ends or Options.Wait has passed.
+// answer, and those that may succeed later, until ctx ends or Options.Wait has passed.
 func (c *Client) ask(ctx context.Context, subj string, r, answer proto.Message) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("no answer within %s", c.wait))
-	defer cancel()
 	m, err := c.question(ctx, subj, r)
 	if err != nil {
 		return err
 	}
-	for wait := firstPause; ; wait = min(2*wait, maxPause) {
-		reply, err := c.answer(ctx, m)
+	for t := c.newTrying(); ; {
+		reply, err := c.answer(ctx, m, min(attemptWait, c.wait-time.Since(t.since)))
 		if err == nil {
 			return decode(reply, answer)
 		}
-		if refused, ok := errors.AsType[*Error](err); ok && !again(refused) {
-			return refused
-		}
-		if final(err) {
-			return noAnswer(err, lost(c.nc))
-		}
-		if stopped := pause(ctx, wait); stopped != nil {
-			return noAnswer(fmt.Errorf("%w: %w", stopped, err), lost(c.nc))
+		if end := t.again(ctx, err); end != nil {
+			return end
 		}
 	}
+}
+
+// trying is a request that is repeated.
+type trying struct {
+	c     *Client
+	since time.Time
+	wait  time.Duration
+	last  error // of the attempt before
+}
+
+func (c *Client) newTrying() *trying { return &trying{c: c, since: time.Now(), wait: firstPause} }
+
+// again waits before the next attempt. It returns the final error if there is none: that of ctx, a
+// refusal that will not change, or the last one if Options.Wait has passed.
+func (t *trying) again(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	refused, ok := errors.AsType[*Error](err)
+	if ok && !refused.Retry {
+		return refused
+	}
+	wait := t.wait
+	if ok {
+		wait = max(wait, refused.RetryAfter)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && t.last != nil {
+		err = fmt.Errorf("%w, and before: %w", err, t.last) // Options.Wait had passed
+	}
+	switch {
+	case final(err), time.Since(t.since)+wait > t.c.wait && !ok:
+		return &Error{Code: ErrBrokerUnavailable, Retry: true, Err: err, Message: fmt.Sprintf("genbus does not answer (%v%s)", err, lost(t.c.nc))}
+	case time.Since(t.since)+wait > t.c.wait:
+		return refused
+	}
+	if stopped := pause(ctx, wait); stopped != nil {
+		return fmt.Errorf("%w: %w", stopped, err)
+	}
+	t.wait, t.last = min(2*t.wait, maxPause), err
+	return nil
 }
 
 // question builds the message of a request that may be repeated.
@@ -126,8 +153,8 @@ func (c *Client) question(ctx context.Context, subj string, r proto.Message) (*n
 }
 
 // answer returns the reply to one attempt. A refusal is an *Error.
-func (c *Client) answer(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+func (c *Client) answer(ctx context.Context, m *nats.Msg, wait time.Duration) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	reply, err := c.nc.RequestMsgWithContext(ctx, m)
 	if err != nil {
@@ -144,8 +171,4 @@ func decode(reply *nats.Msg, answer proto.Message) error {
 		return &Error{Code: ErrInternal, Message: "the answer cannot be read: " + err.Error(), Err: err}
 	}
 	return nil
-}
-
-func noAnswer(err error, why string) *Error {
-	return &Error{Code: ErrBrokerUnavailable, Retry: true, Err: err, Message: fmt.Sprintf("genbus does not answer (%v%s)", err, why)}
 }

@@ -73,6 +73,21 @@ func TestJobsAreListedAndCancelled(t *testing.T) {
 			t.Errorf("%s: got %v, want %v; the request is %v", name, got, row.want, row.request)
 		}
 	}
+	videos := c.ListVideos(ctx, &genbusv1.ListVideoTasksRequest{PageSize: 2})
+	for limit, want := range map[int]int{1: 1, 10: len(made)} { // each loop starts with the first page
+		n := 0
+		for _, err := range videos {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+			if n == limit {
+				break
+			}
+		}
+		if n != want {
+			t.Errorf("%d videos, want %d", n, want)
+		}
+	}
 	for talks, err := range c.ListChats(ctx, nil) {
 		if err != nil || talks.GetId() != talk.GetId() {
 			t.Errorf("%v, %v", talks, err)
@@ -83,7 +98,7 @@ func TestJobsAreListedAndCancelled(t *testing.T) {
 			t.Errorf("an invalid token: %v", err)
 		}
 	}
-	if models, err := c.Models(ctx); err != nil || !slices.ContainsFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == "sandbox-video" }) {
+	if models, err := c.Models(ctx, &genbusv1.ListModelsRequest{Kind: "video"}); err != nil || !slices.ContainsFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == "sandbox-video" }) {
 		t.Errorf("%v, %v", models, err)
 	}
 }
@@ -95,7 +110,7 @@ func TestRepeatedRequestsWait(t *testing.T) {
 	c := connect(t, server.ClientURL(), client.Options{Wait: 300 * time.Millisecond})
 	ctx := within(t, brokertest.Patience)
 	for name, err := range map[string]error{
-		"models": second(c.Models(ctx)), "cancel": second(c.CancelVideo(ctx, jobID(1))),
+		"models": second(c.Models(ctx, nil)), "cancel": second(c.CancelVideo(ctx, jobID(1))),
 		"content": second(c.Content(ctx, &genbusv1.DownloadVideoRequest{Id: jobID(1)}, &bytes.Buffer{})),
 	} {
 		if !errors.Is(err, client.ErrBrokerUnavailable) || !errors.Is(err, nats.ErrNoResponders) {
@@ -140,11 +155,17 @@ func TestContentFromTheFirstMissingByte(t *testing.T) {
 		"a failing upstream": {
 			&genbusv1.DownloadVideoRequest{}, [][]*nats.Msg{{piece(0, 4, nil), {Header: nats.Header{"genbus-error-code": {"content_unavailable"}}}}, {piece(4, 10, nil), end("complete")}}, file, []int64{0, 4}, nil,
 		},
+		"a busy replica": {
+			&genbusv1.DownloadVideoRequest{}, [][]*nats.Msg{{{Header: nats.Header{"genbus-error-code": {"queue_full"}}}}, {piece(0, 10, nil), end("complete")}}, file, []int64{0, 0}, nil,
+		},
+		"an upstream that sends less": {
+			&genbusv1.DownloadVideoRequest{}, [][]*nats.Msg{{piece(0, 4, nil), end("complete")}, {piece(4, 10, nil)}}, file, []int64{0, 4}, nil,
+		},
 		"an expired file": {
 			&genbusv1.DownloadVideoRequest{}, [][]*nats.Msg{{piece(0, 4, nil), {Header: nats.Header{"genbus-error-code": {"content_expired"}}}}}, "0123", []int64{0}, client.ErrContentExpired,
 		},
 		"another file": {
-			&genbusv1.DownloadVideoRequest{}, [][]*nats.Msg{{piece(0, 4, nats.Header{"etag": {"1"}}), end("more")}, {piece(4, 10, nats.Header{"etag": {"2"}}), end("complete")}}, "0123", []int64{0, 4}, client.ErrContentExpired,
+			&genbusv1.DownloadVideoRequest{}, [][]*nats.Msg{{piece(0, 4, nats.Header{"etag": {"1"}}), end("more")}, {piece(4, 10, nats.Header{"etag": {"2"}}), end("complete")}}, "0123", []int64{0, 4}, client.ErrContentUnavailable,
 		},
 	} {
 		tenant := strings.ReplaceAll(name, " ", "-")
@@ -178,5 +199,29 @@ func TestContentFromTheFirstMissingByte(t *testing.T) {
 		}
 	}
 }
+
+// TestAWriterThatFails checks that an error of the writer ends a download, even at the last byte.
+func TestAWriterThatFails(t *testing.T) {
+	t.Parallel()
+	server := startNATS(t, t.TempDir(), -1)
+	t.Cleanup(func() { stopNATS(server) })
+	genbus := connection(t, server.ClientURL())
+	if _, err := genbus.Subscribe("genbus.content.default", func(m *nats.Msg) {
+		if err := m.RespondMsg(&nats.Msg{Data: []byte("x"), Header: nats.Header{"content-range": {"bytes 0-0/1"}}}); err != nil {
+			t.Error(err)
+		}
+	}); err != nil || genbus.Flush() != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, server.ClientURL(), client.Options{})
+	full := errors.New("the disk is full")
+	if _, err := c.Content(within(t, brokertest.Patience), &genbusv1.DownloadVideoRequest{}, failing{full}); !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write(p []byte) (int, error) { return len(p), f.err }
 
 func second[T any](_ T, err error) error { return err }

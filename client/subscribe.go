@@ -77,17 +77,23 @@ func (f Finished) Err() error {
 }
 
 // GiveUp returns an error with which a handler ends the deliveries of its job: no handler can succeed.
-// Subscribe logs the error. NATS publishes an advisory with it.
-func GiveUp(err error) error { return &givenUp{err} }
+// Subscribe logs the error. NATS publishes an advisory with it. GiveUp returns nil for nil.
+func GiveUp(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &giveUpError{err}
+}
 
-type givenUp struct{ error }
+type giveUpError struct{ error }
 
-func (g *givenUp) Unwrap() error { return g.error }
+func (g *giveUpError) Unwrap() error { return g.error }
 
 // Subscribe passes finished jobs to handle until ctx ends. It then waits for running handlers and
-// returns nil. If a handler returns nil, its job is acked. If it fails, the job is redelivered until
-// a handler succeeds or returns GiveUp. The delay grows from 1 s to 1 min. A handler has no time limit. While it runs,
-// no other handler of this call gets its job, and no other program does while NATS is reachable.
+// returns nil. If a handler returns nil, its job is acked. If it fails, the job is redelivered until a
+// handler succeeds or returns GiveUp. The delay grows from 1 s to 1 min. A handler has no time limit.
+// While it runs, no other handler of this call gets its job, and no other program does while NATS is
+// reachable.
 //
 // Delivery is at least once. A handler that must not act twice on a job should remember
 // Finished.EventID.

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -261,10 +262,10 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	defer s.release(done.EventID)
 	defer job.extend()() // until acked
 	err = s.handle(ctx, done)
-	if end, ok := errors.AsType[*givenUp](err); ok {
+	if end, ok := errors.AsType[*giveUpError](err); ok {
 		s.c.log.Error("handler gave up, job will not be redelivered", "job_id", done.ID, "delivery", done.Delivery, "error", end)
 		s.deal(done.EventID)
-		_ = job.newest().TermWithReason(end.Error()) // if lost, it is redelivered
+		_ = job.newest().TermWithReason(errcode.Clip(end.Error(), errcode.MaxMessage)) // if lost, it is redelivered
 		return
 	}
 	if err != nil {

@@ -6,6 +6,9 @@ import { jetstream } from '@nats-io/jetstream';
 import { headers } from '@nats-io/transport-node';
 import { connectTo, leave, options, run } from './connect.js';
 
+/** Attempts to download, if replies are lost. */
+const attempts = 3;
+
 /** Returns the headers of a JSON request. */
 function json(requestId) {
   const h = headers();
@@ -43,15 +46,15 @@ async function follow(nc, tenant, id) {
   }
 }
 
-/** Downloads a video. A request returns up to 8 MiB in several replies, so it sends requests until the end. */
+/** Downloads a video. A request returns up to 2 MiB in several replies, so it sends requests until the end. */
 async function download(nc, tenant, id, path) {
   const file = await open(path, 'w');
   try {
-    for (let offset = 0, end = 'more'; end === 'more';) {
+    for (let offset = 0, end = 'more', lost = 0; end !== 'complete';) {
       const replies = await nc.requestMany(`genbus.content.${tenant}`, JSON.stringify({ id, offset }), {
         headers: json(), strategy: 'sentinel', maxWait: 40_000, // the last reply is empty
       });
-      end = 'missing';
+      end = 'lost';
       for await (const reply of replies) {
         const { headers, data } = checked(reply);
         if (headers.has('genbus-end')) {
@@ -60,10 +63,10 @@ async function download(nc, tenant, id, path) {
           await file.write(data);
           offset += data.length;
         } else {
-          throw new Error(`a reply was lost at byte ${offset}`);
+          break; // a reply was lost
         }
       }
-      if (end === 'missing') {
+      if (end === 'lost' && ++lost === attempts) {
         throw new Error(`no more replies at byte ${offset}`);
       }
     }

@@ -41,6 +41,9 @@ func RangeOf(offset, length int64) string {
 func (f *File) Part(offset int64) (Part, error) {
 	from, size, ranged := strings.Cut(strings.TrimPrefix(f.Range, "bytes "), "/")
 	if f.Status == http.StatusRequestedRangeNotSatisfiable {
+		if offset > 0 && size == strconv.FormatInt(offset, 10) {
+			return f.end(offset), nil
+		}
 		return Part{}, beyond(offset, size)
 	}
 	if !ranged {
@@ -57,6 +60,14 @@ func (f *File) Part(offset int64) (Part, error) {
 	}
 	out.Offset = n
 	return out, nil
+}
+
+// end describes the empty rest of a file. A caller that has read the whole file may ask for it.
+func (f *File) end(offset int64) Part {
+	_ = f.Body.Close()
+	rest := *f
+	rest.Body, rest.Status = http.NoBody, http.StatusOK
+	return Part{File: &rest, Offset: offset, Size: offset}
 }
 
 // SkipTo reads up to offset if the part begins before it.

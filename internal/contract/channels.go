@@ -62,7 +62,7 @@ func channels(n subject.Space) []channel {
 		{
 			id: "content", address: n.Content(aTenant), title: "Content of results", action: "receive",
 			description: "Several replies: pieces of the file in order, each with its position, and a last one without bytes. A reply with an error is also the last one. " +
-				"One request returns at most 64 pieces of 128 KiB.",
+				"One request returns at most 16 pieces of 128 KiB.",
 			messages: both("ContentGet"), replies: append([]string{"ContentPiece", "ContentEnd"}, both("Refused")...),
 		},
 		{

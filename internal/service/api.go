@@ -86,7 +86,7 @@ func (a *API) buildHandler(ctx context.Context) error {
 }
 
 // ServeNATS answers NATS requests until stop is called. See natsapi.Start.
-func (a *API) ServeNATS(ctx context.Context) (stop func() error, err error) {
+func (a *API) ServeNATS(ctx context.Context) (stop func(context.Context) error, err error) {
 	return natsapi.Start(ctx, a.Broker.Conn(), natsapi.Options{
 		Core: a.Core, Names: a.Broker.Names(), Uploads: a.Uploads, Tracing: a.Tracing, Logger: a.Logger, Version: a.Version,
 	})

@@ -54,7 +54,7 @@ type Service struct {
 	http     *http.Server
 	httpAddr net.Listener
 	grpcAddr net.Listener
-	endCalls func() error
+	endCalls func(context.Context) error
 	localKey string // the console's key while no operator key is configured; empty unless HTTP listens on loopback
 
 	configRead atomic.Int64 // when the current configuration was read, in Unix nanoseconds
@@ -326,7 +326,7 @@ func (s *Service) stop(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
 	defer cancel()
 	var group errgroup.Group
-	group.Go(s.endCalls)
+	group.Go(func() error { return s.endCalls(grace) })
 	group.Go(func() error { return s.consumer.Drain(grace) })
 	group.Go(func() error { return s.api.Inline.Close(grace) })
 	group.Go(func() error { s.api.Core.AwaitWork(grace); return nil })

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestReplies proves that a request for content may have 65 replies, which are 64 pieces and the
+// TestReplies proves that a request for content may have 17 replies, which are 16 pieces and the
 // end, and that every other request has one.
 func TestReplies(t *testing.T) {
 	t.Parallel()
@@ -18,7 +18,7 @@ func TestReplies(t *testing.T) {
 		served, asked string
 		want          int
 	}{
-		"content": {names.Content("*"), names.Content(attacker), 65},
+		"content": {names.Content("*"), names.Content(attacker), 17},
 		"get":     {names.Get(subject.Video, "*"), names.Get(subject.Video, attacker), 1},
 	} {
 		t.Run(name, func(t *testing.T) {

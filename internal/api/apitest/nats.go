@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -15,10 +16,10 @@ func (w *World) Calls() (stop func()) {
 		w.T.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {
-		if err := end(); err != nil {
+		if err := end(context.Background()); err != nil {
 			w.T.Error(err)
 		}
-		if err := end(); err != nil {
+		if err := end(context.Background()); err != nil {
 			w.T.Errorf("a second stop: %v", err)
 		}
 	})

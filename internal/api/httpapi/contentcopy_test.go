@@ -133,7 +133,11 @@ func TestContentOfALongFileComesInPieces(t *testing.T) {
 	if data := append(first.GetData(), rest...); err != nil || !bytes.Equal(data, long[1000:601_000]) {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
-	for _, bad := range []*genbusv1.DownloadVideoRequest{{Id: id, Offset: -1}, {Id: id, Length: -1}, {Id: id, Offset: 700_000}, {Id: id, Index: 1}} {
+	end := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(client.DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id, Offset: 700_000}))
+	if data, err := apitest.ReadPieces(end); err != nil || len(data) > 0 {
+		t.Errorf("from the end: %d bytes, %v", len(data), err)
+	}
+	for _, bad := range []*genbusv1.DownloadVideoRequest{{Id: id, Offset: -1}, {Id: id, Length: -1}, {Id: id, Offset: 700_001}, {Id: id, Index: 1}} {
 		stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(client.DownloadVideo(t.Context(), bad))
 		_, err := apitest.ReadPieces(stream)
 		apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)

@@ -34,8 +34,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Limits of the request-reply endpoints. While a class of endpoints has no slot left, further
-// requests wait in the subscription. A request that waits longer than callSlotWait is refused.
+// Limits of the request-reply endpoints, by class. While the class for new jobs has no slot left, its
+// requests wait in the subscription, the first one up to callSlotWait. Other classes refuse at once:
+// their callers ask again, and a queue of requests whose callers have given up would only grow.
 const (
 	maxCalls        = 256 // new jobs
 	maxReads        = 64  // get, cancel and models
@@ -45,6 +46,8 @@ const (
 	callTimeout     = 30 * time.Second
 	callPendingMsgs = 64 << 10
 	callPendingSize = 256 << 20
+	askPendingMsgs  = 4 << 10
+	askPendingSize  = 8 << 20
 )
 
 // callsName is the name of both the service and its queue group.
@@ -73,6 +76,7 @@ type calls struct {
 	nc         *nats.Conn
 	service    micro.Service
 	slots      []chan struct{} // of each class of endpoints
+	sharing    shares
 }
 
 // endpoint answers the requests on one subject.
@@ -81,6 +85,7 @@ type endpoint struct {
 	// span is the name of its spans.
 	span   string
 	slots  chan struct{}
+	waits  bool // for a slot
 	answer func(context.Context, micro.Request)
 	// late is the cause of ending a request that takes longer than callTimeout.
 	late *errcode.Error
@@ -97,7 +102,7 @@ func (c *calls) endpoints() []endpoint {
 	var out []endpoint
 	for _, kind := range subject.Kinds {
 		out = append(out, endpoint{
-			name: string(kind), subject: c.names.CallPattern(kind), span: "genbus.call", slots: making, answer: c.call,
+			name: string(kind), subject: c.names.CallPattern(kind), span: "genbus.call", slots: making, waits: true, answer: c.call,
 			late: errcode.New(errcode.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout),
 		})
 	}
@@ -107,11 +112,12 @@ func (c *calls) endpoints() []endpoint {
 // Start starts the micro service "genbus", which answers requests on genbus.call.video.* and the
 // other request-reply subjects. NATS distributes the requests across replicas. Calls use only the
 // values of ctx, so canceling ctx does not cancel them. The returned stop function answers the
-// requests that have already arrived and stops the service. It may be called more than once.
-func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, err error) {
+// requests that have already arrived and stops the service, at the latest when its context ends. It
+// may be called more than once.
+func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func(context.Context) error, err error) {
 	c := &calls{
 		base: context.WithoutCancel(ctx), core: o.Core, names: o.Names, uploads: o.Uploads, log: o.Logger,
-		propagator: o.Tracing.Propagator, tracer: o.Tracing.Provider.Tracer(tracerName), nc: nc,
+		propagator: o.Tracing.Propagator, tracer: o.Tracing.Provider.Tracer(tracerName), nc: nc, sharing: shares{running: map[string]int{}},
 	}
 	c.service, err = micro.AddService(nc, micro.Config{
 		Name: callsName, Version: semver(o.Version), QueueGroup: callsName,
@@ -124,8 +130,11 @@ func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, er
 		return nil, fmt.Errorf("nats calls: %w", err)
 	}
 	for _, e := range c.endpoints() {
-		err := c.service.AddEndpoint(e.name, c.serve(e), micro.WithEndpointSubject(e.subject),
-			micro.WithEndpointPendingLimits(callPendingMsgs, callPendingSize))
+		limits := micro.WithEndpointPendingLimits(askPendingMsgs, askPendingSize)
+		if e.waits {
+			limits = micro.WithEndpointPendingLimits(callPendingMsgs, callPendingSize)
+		}
+		err := c.service.AddEndpoint(e.name, c.serve(e), micro.WithEndpointSubject(e.subject), limits)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("nats calls: endpoint %s: %w", e.name, err), c.service.Stop())
 		}
@@ -137,24 +146,22 @@ func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, er
 }
 
 // stop drains the subscriptions and waits for the running calls.
-func (c *calls) stop() error {
+func (c *calls) stop(ctx context.Context) error {
 	if c.service.Stopped() {
 		return nil
 	}
 	if err := c.service.Stop(); err != nil {
 		return fmt.Errorf("nats calls: stop: %w", err)
 	}
-	deadline := time.NewTimer(callTimeout)
-	defer deadline.Stop()
-	if err := c.arrived(deadline); err != nil {
+	if err := c.arrived(ctx); err != nil {
 		return err
 	}
 	for _, slots := range c.slots {
 		for range cap(slots) {
 			select {
 			case slots <- struct{}{}:
-			case <-deadline.C:
-				return fmt.Errorf("nats calls: some calls did not end within %s", callTimeout)
+			case <-ctx.Done():
+				return fmt.Errorf("nats calls: some calls did not end in time: %w", context.Cause(ctx))
 			}
 		}
 	}
@@ -163,7 +170,7 @@ func (c *calls) stop() error {
 
 // arrived waits until serve has received all requests that the server sent before the subscriptions
 // ended.
-func (c *calls) arrived(deadline *time.Timer) error {
+func (c *calls) arrived(ctx context.Context) error {
 	if err := c.flush(); err != nil {
 		return err
 	}
@@ -176,8 +183,8 @@ func (c *calls) arrived(deadline *time.Timer) error {
 	select {
 	case <-taken:
 		return nil
-	case <-deadline.C:
-		return fmt.Errorf("nats calls: the waiting requests were not taken within %s", callTimeout)
+	case <-ctx.Done():
+		return fmt.Errorf("nats calls: the waiting requests were not taken in time: %w", context.Cause(ctx))
 	}
 }
 
@@ -202,17 +209,34 @@ func semver(version string) string {
 // micro calls the handler for one message at a time.
 func (c *calls) serve(e endpoint) micro.HandlerFunc {
 	return func(r micro.Request) {
-		wait := time.NewTimer(callSlotWait)
-		defer wait.Stop()
-		select {
-		case e.slots <- struct{}{}:
-			go func() {
-				defer func() { <-e.slots }()
-				c.run(e, r)
-			}()
-		case <-wait.C:
-			c.refuse(r, errcode.New(errcode.QueueFull, "this replica has %d calls running; nothing was accepted", cap(e.slots)).WithRetryAfter(time.Second))
+		if !e.slot() {
+			c.refuse(r, errcode.New(errcode.QueueFull, "this replica answers %d such requests already, so this one was not begun", cap(e.slots)).WithRetryAfter(time.Second))
+			return
 		}
+		go func() {
+			defer func() { <-e.slots }()
+			c.run(e, r)
+		}()
+	}
+}
+
+// slot takes a slot. It reports false if there is none.
+func (e endpoint) slot() bool {
+	select {
+	case e.slots <- struct{}{}:
+		return true
+	default:
+		if !e.waits {
+			return false
+		}
+	}
+	wait := time.NewTimer(callSlotWait)
+	defer wait.Stop()
+	select {
+	case e.slots <- struct{}{}:
+		return true
+	case <-wait.C:
+		return false
 	}
 }
 

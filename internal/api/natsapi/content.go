@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,8 +24,12 @@ import (
 // Limits of the replies to one request for content. NATS has no flow control between genbus and the
 // caller, so the caller asks for the rest when it has read these replies.
 const (
-	maxPiece  = 128 << 10
-	maxPieces = 64
+	maxPiece = 128 << 10
+	// maxPieces bounds what NATS must hold for a slow caller: its server closes a connection that does
+	// not take its data within ten seconds.
+	maxPieces = 16
+	// tenantDownloads of the maxDownloads slots may serve one tenant.
+	tenantDownloads = 4
 	// downloadTime ends the replies of a slow upstream before callTimeout does.
 	downloadTime = 20 * time.Second
 )
@@ -39,7 +45,7 @@ func (c *calls) download(ctx context.Context, r micro.Request) {
 	m := &genbusv1.DownloadVideoRequest{}
 	tenant, err := c.enter(r, m)
 	if err == nil {
-		err = c.sendPart(ctx, r, tenant, m)
+		err = c.sharing.run(tenant, func() error { return c.sendPart(ctx, r, tenant, m) })
 	}
 	if err != nil {
 		c.fail(ctx, r, err)
@@ -77,25 +83,58 @@ func (c *calls) sendPieces(r micro.Request, part content.Part, m *genbusv1.Downl
 	at, end, eof := m.GetOffset(), m.GetOffset()+m.GetLength(), false
 	for begin := time.Now(); !eof && at < end && time.Since(begin) < downloadTime; {
 		n, err := part.Next(buf[:min(int64(len(buf)), end-at)])
+		if n > 0 {
+			header[subject.HeaderContentRange] = []string{contentRange(at, int64(n), part.Size)}
+			if err := c.send(r, buf[:n], header); err != nil {
+				c.log.Warn("could not send content over NATS", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
+				return nil
+			}
+			at, header = at+int64(n), nats.Header{}
+		}
 		if eof = errors.Is(err, io.EOF); err != nil && !eof {
 			return err
 		}
-		if n == 0 {
-			continue
-		}
-		header[subject.HeaderContentRange] = []string{contentRange(at, int64(n), part.Size)}
-		if err := c.send(r, buf[:n], header); err != nil {
-			c.log.Warn("could not send content over NATS", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
-			return nil
-		}
-		at, header = at+int64(n), nats.Header{}
 	}
 	header[subject.HeaderEnd] = []string{subject.EndMore}
-	if at == part.Size || at < end && eof || at == end && !cut {
+	// An upstream may send less than the requested range, but the whole file ends where its body does.
+	if whole := part.Status == http.StatusOK; at == part.Size || at == end && !cut || eof && whole {
 		header[subject.HeaderEnd] = []string{subject.EndComplete}
 	}
 	c.respond(r, nil, header)
 	return nil
+}
+
+// shares counts the downloads of each tenant, so that one tenant with a slow upstream does not take
+// all slots.
+type shares struct {
+	mu      sync.Mutex
+	running map[string]int
+}
+
+func (s *shares) run(tenant string, download func() error) error {
+	if !s.take(tenant) {
+		return errcode.New(errcode.RateLimited, "this replica sends %d files to the tenant already", tenantDownloads).WithRetryAfter(time.Second)
+	}
+	defer s.put(tenant)
+	return download()
+}
+
+func (s *shares) take(tenant string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[tenant] >= tenantDownloads {
+		return false
+	}
+	s.running[tenant]++
+	return true
+}
+
+func (s *shares) put(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[tenant]--; s.running[tenant] == 0 {
+		delete(s.running, tenant)
+	}
 }
 
 // contentRange describes n bytes from at on, of a file of size bytes or of unknown size (-1).

@@ -113,7 +113,7 @@ func TestContentByRequest(t *testing.T) {
 // that the next one continues it.
 func TestContentInSeveralRequests(t *testing.T) {
 	t.Parallel()
-	const limit = 64 * 128 << 10
+	const limit = 16 * 128 << 10
 	film := make([]byte, 2*limit+1)
 	for i := range film {
 		film[i] = byte(i >> 10)
@@ -127,7 +127,7 @@ func TestContentInSeveralRequests(t *testing.T) {
 	for _, want := range []struct {
 		bytes, pieces int
 		end           string
-	}{{limit, 64, subject.EndMore}, {limit, 64, subject.EndMore}, {1, 1, subject.EndComplete}} {
+	}{{limit, 16, subject.EndMore}, {limit, 16, subject.EndMore}, {1, 1, subject.EndComplete}} {
 		d := w.download(fmt.Sprintf(`{"id":%q,"offset":%d}`, id, len(all)))
 		if len(d.data) != want.bytes || d.pieces != want.pieces || d.last.Get(subject.HeaderEnd) != want.end || d.size != strconv.Itoa(len(film)) {
 			t.Errorf("at %d: %d bytes in %d pieces of %s, %v", len(all), len(d.data), d.pieces, d.size, d.last)
@@ -159,17 +159,43 @@ func TestContentThatIsCutOff(t *testing.T) {
 	if d.last.Get(subject.HeaderErrorCode) != "content_unavailable" || d.last.Get(subject.HeaderJobID) != id {
 		t.Errorf("%v %s", d.last, d.answer)
 	}
-	rest := w.download(fmt.Sprintf(`{"id":%q,"offset":%d}`, id, len(d.data)+1))
-	if rest.last.Get(subject.HeaderEnd) != subject.EndComplete || rest.from != int64(len(d.data)+1) {
-		t.Errorf("the rest: %v", rest.last)
+	rest := w.download(fmt.Sprintf(`{"id":%q,"offset":%d}`, id, len(d.data)))
+	if len(d.data) != 400 || rest.last.Get(subject.HeaderEnd) != subject.EndComplete || !bytes.Equal(append(d.data, rest.data...), apitest.Film) {
+		t.Errorf("%d bytes before the error; the rest: %v", len(d.data), rest.last)
 	}
 	if d := w.download(`{"id":"` + w.CreateVideo() + `"}`); d.last.Get(subject.HeaderErrorCode) != "content_not_ready" {
 		t.Errorf("of a queued task: %v", d.last)
 	}
 }
 
-// TestSlowContentDelaysNoCalls checks that downloads from a slow upstream leave other requests their
-// slots.
+// TestContentInShortParts checks that a part shorter than requested is not taken for the rest of the
+// file, and that nothing is left after the last byte.
+func TestContentInShortParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.UpstreamAt(apitest.NewHost(t, func(w http.ResponseWriter, r *http.Request) {
+		var from int
+		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from); err == nil {
+			r.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", from, from+399))
+		}
+		apitest.ServeFilm(w, r)
+	})))
+	w.Calls()
+	id := w.Completed(&genbusv1.Video{})
+	var all []byte
+	for _, want := range []string{subject.EndMore, subject.EndMore, subject.EndComplete, subject.EndComplete} {
+		d := w.download(fmt.Sprintf(`{"id":%q,"offset":%d}`, id, len(all)))
+		if d.last.Get(subject.HeaderEnd) != want {
+			t.Errorf("from byte %d: %d bytes, %v %s", len(all), len(d.data), d.last, d.answer)
+		}
+		all = append(all, d.data...)
+	}
+	if !bytes.Equal(all, apitest.Film) {
+		t.Errorf("%d bytes", len(all))
+	}
+}
+
+// TestSlowContentDelaysNoCalls checks that a tenant has a limited number of downloads, and that
+// downloads from a slow upstream leave other requests their slots.
 func TestSlowContentDelaysNoCalls(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}, 64), make(chan struct{})
@@ -182,21 +208,20 @@ func TestSlowContentDelaysNoCalls(t *testing.T) {
 	id := w.Completed(&genbusv1.Video{})
 	w.Listed(id, genbusv1.JobStatus_JOB_STATUS_COMPLETED)
 	var all []*nats.Subscription
-	for range 17 { // one more than there are slots
+	for range 4 { // as many as a tenant may have
 		all = append(all, w.request(`{"id":"`+id+`"}`))
-	}
-	for range 16 {
 		<-asked
 	}
+	refused := w.request(`{"id":"` + id + `"}`)
 	n := w.Broker.Names()
 	w.askJSON(n.Get(subject.Video, "default"), `{"id":"`+id+`"}`)
 	w.askJSON(n.List(subject.Video, "default"), `{}`)
 	w.askJSON(n.Call(subject.Video, "default"), apitest.VideoBody)
-	if m, err := all[16].NextMsg(brokertest.Patience); err != nil || m.Header.Get(subject.HeaderErrorCode) != "queue_full" {
+	if m, err := refused.NextMsg(brokertest.Patience); err != nil || m.Header.Get(subject.HeaderErrorCode) != "rate_limited" {
 		t.Errorf("one too many: %v, %v", m, err)
 	}
 	close(answer)
-	for _, replies := range all[:16] {
+	for _, replies := range all {
 		if m, err := replies.NextMsg(brokertest.Patience); err != nil || m.Header.Get(subject.HeaderErrorCode) != "" {
 			t.Errorf("%v, %v", m, err)
 		}

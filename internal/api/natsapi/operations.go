@@ -23,14 +23,14 @@ func (c *calls) operations(reads, lists, downloads chan struct{}) []endpoint {
 	late := errcode.New(errcode.BrokerUnavailable, "no answer within %s", callTimeout).WithRetryAfter(time.Second)
 	n := c.names
 	return []endpoint{
-		{"get-video", n.Get(video, every), "genbus.get", reads, operation(c, c.getVideo), late},
-		{"get-chat", n.Get(chat, every), "genbus.get", reads, operation(c, c.getChat), late},
-		{"list-video", n.List(video, every), "genbus.list", lists, operation(c, c.listVideos), late},
-		{"list-chat", n.List(chat, every), "genbus.list", lists, operation(c, c.listChats), late},
-		{"cancel-video", n.Cancel(video, every), "genbus.cancel", reads, operation(c, c.cancelVideo), late},
-		{"cancel-chat", n.Cancel(chat, every), "genbus.cancel", reads, operation(c, c.cancelChat), late},
-		{"models", n.Models(every), "genbus.models", reads, operation(c, c.listModels), late},
-		{"content", n.Content(every), "genbus.content", downloads, c.download, errLateContent},
+		{name: "get-video", subject: n.Get(video, every), span: "genbus.get", slots: reads, answer: operation(c, c.getVideo), late: late},
+		{name: "get-chat", subject: n.Get(chat, every), span: "genbus.get", slots: reads, answer: operation(c, c.getChat), late: late},
+		{name: "list-video", subject: n.List(video, every), span: "genbus.list", slots: lists, answer: operation(c, c.listVideos), late: late},
+		{name: "list-chat", subject: n.List(chat, every), span: "genbus.list", slots: lists, answer: operation(c, c.listChats), late: late},
+		{name: "cancel-video", subject: n.Cancel(video, every), span: "genbus.cancel", slots: reads, answer: operation(c, c.cancelVideo), late: late},
+		{name: "cancel-chat", subject: n.Cancel(chat, every), span: "genbus.cancel", slots: reads, answer: operation(c, c.cancelChat), late: late},
+		{name: "models", subject: n.Models(every), span: "genbus.models", slots: reads, answer: operation(c, c.listModels), late: late},
+		{name: "content", subject: n.Content(every), span: "genbus.content", slots: downloads, answer: c.download, late: errLateContent},
 	}
 }
 
