@@ -20,8 +20,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -151,15 +149,6 @@ func download(t *testing.T, url string) []byte {
 		t.Fatal(err)
 	}
 	return data
-}
-
-// awaitListed waits until the list contains n tasks. Events update it asynchronously.
-func (w *world) awaitListed(t *testing.T, n int) {
-	t.Helper()
-	await(t, "the list has every task", func() bool {
-		list, err := genbusv1grpc.NewVideoServiceClient(w.grpc).ListVideoTasks(t.Context(), &genbusv1.ListVideoTasksRequest{PageSize: 100})
-		return err == nil && len(list.GetTasks()) == n
-	})
 }
 
 // await polls a condition that has no event.

@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -160,31 +158,6 @@ func TestStartOnATakenAddress(t *testing.T) {
 	addr := strings.TrimPrefix(b.URL(), "http://")
 	if _, err := sandbox.Start(addr, sandbox.Options{}); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("got %v, want an error that names %s", err, addr)
-	}
-}
-
-// TestOpenAIClient proves that the official SDK can stream a chat.
-func TestOpenAIClient(t *testing.T) {
-	t.Parallel()
-	b := setup(t, sandbox.Options{Key: "sk-1", ChunkCount: 6})
-	client := openai.NewClient(option.WithBaseURL(b.URL()+"/v1"), option.WithAPIKey("sk-1"), option.WithHTTPClient(b.client))
-	params := openai.ChatCompletionNewParams{
-		Model:         sandbox.ModelChatFast,
-		Messages:      []openai.ChatCompletionMessageParamUnion{openai.UserMessage("one two three")},
-		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
-	}
-	stream := client.Chat.Completions.NewStreaming(t.Context(), params)
-	var acc openai.ChatCompletionAccumulator
-	for stream.Next() {
-		if !acc.AddChunk(stream.Current()) {
-			t.Fatalf("the SDK rejected %s", stream.Current().RawJSON())
-		}
-	}
-	if err := stream.Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got := acc.Choices[0].Message.Content; got != sixWords || acc.Usage.CompletionTokens != 6 {
-		t.Errorf("streamed %q, usage %+v", got, acc.Usage)
 	}
 }
 

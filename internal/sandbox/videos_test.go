@@ -2,7 +2,6 @@ package sandbox_test
 
 import (
 	"bytes"
-	"io"
 	"mime/multipart"
 	"net/http"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -45,53 +42,6 @@ func follow(t *testing.T, poll func() answer, status func(map[string]any) any, w
 	}
 	t.Fatalf("the task was never %s", words[len(words)-1])
 	return nil
-}
-
-// TestVideosWithSDK proves that the official SDK can create, poll, download and delete a video. The
-// SDK always sends multipart.
-//
-//nolint:staticcheck // deprecated with OpenAI's own server; other servers still implement the API
-func TestVideosWithSDK(t *testing.T) {
-	t.Parallel()
-	b := setup(t, sandbox.Options{Key: "sk-1", VideoDuration: 300 * time.Millisecond})
-	client := openai.NewClient(option.WithBaseURL(b.URL()+"/v1"), option.WithAPIKey("sk-1"), option.WithHTTPClient(b.client))
-	params := openai.VideoNewParams{
-		Model: sandbox.ModelVideos, Prompt: "a cat", Seconds: "8", Size: "1280x720",
-		InputReference: openai.VideoNewParamsInputReferenceUnion{OfFile: strings.NewReader("\x89PNG")},
-	}
-	made, err := client.Videos.New(t.Context(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if made.Status != "queued" || made.Seconds != "8" || made.Size != "1280x720" || made.Prompt != "a cat" || !strings.HasPrefix(made.ID, "video_") {
-		t.Errorf("created: %s", made.RawJSON())
-	}
-	done, err := client.Videos.PollStatus(t.Context(), made.ID, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done.Status != "completed" || done.Progress != 100 || done.CompletedAt < done.CreatedAt || done.ExpiresAt != done.CompletedAt+3600 {
-		t.Errorf("completed: %s", done.RawJSON())
-	}
-	if strings.Contains(done.RawJSON(), "http") {
-		t.Errorf("a URL in %s", done.RawJSON())
-	}
-	content, err := client.Videos.DownloadContent(t.Context(), made.ID, openai.VideoDownloadContentParams{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := io.ReadAll(content.Body)
-	_ = content.Body.Close()
-	if err != nil || len(file) < 8 || string(file[4:8]) != "ftyp" {
-		t.Errorf("%d bytes of content, error %v", len(file), err)
-	}
-	gone, err := client.Videos.Delete(t.Context(), made.ID)
-	if err != nil || !gone.Deleted || gone.ID != made.ID {
-		t.Errorf("deleted %+v, error %v", gone, err)
-	}
-	if _, err := client.Videos.Get(t.Context(), made.ID); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("read after the delete: %v, want 404", err)
-	}
 }
 
 func TestVideosOfAGateway(t *testing.T) {

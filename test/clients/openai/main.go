@@ -1,5 +1,5 @@
 // Command openai calls the genbus at CLIENTS_HTTP with one release of openai-go. TestOpenAIReleases
-// in cmd/service runs it with each release that it lists. It uses only what all of them have.
+// in test/clients runs it with each release that it lists. It uses only what all of them have.
 package main
 
 import (

@@ -1,7 +1,6 @@
-package httpapi_test
+package clients_test
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,22 +12,17 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 )
 
-// sdk returns the unchanged public client.
-func (w *world) sdk(opts ...option.RequestOption) openai.Client {
-	return openai.NewClient(append([]option.RequestOption{
-		option.WithBaseURL(w.HTTP.URL + "/v1/"), option.WithAPIKey("key-acme"), option.WithHTTPClient(w.Client), option.WithMaxRetries(0),
-	}, opts...)...)
-}
-
-func params(model string) openai.ChatCompletionNewParams {
-	return openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}}
+// apiClient returns a client of an API without a consumer.
+func apiClient(w *apitest.World, opts ...option.RequestOption) openai.Client {
+	client, _ := openAI(w.HTTP.URL, "key-acme", append([]option.RequestOption{option.WithHTTPClient(w.Client)}, opts...)...)
+	return client
 }
 
 func TestOpenAIChat(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants)
-	c := w.sdk()
-	reply, err := c.Chat.Completions.New(t.Context(), params("sandbox-chat"))
+	w := apitest.New(t, apitest.TwoTenants)
+	c := apiClient(w)
+	reply, err := c.Chat.Completions.New(t.Context(), chatParams("sandbox-chat", "hi"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +30,7 @@ func TestOpenAIChat(t *testing.T) {
 	if whole == "" || reply.Choices[0].FinishReason != "stop" || reply.Usage.TotalTokens == 0 {
 		t.Errorf("reply %s", reply.RawJSON())
 	}
-	stream := c.Chat.Completions.NewStreaming(t.Context(), params("sandbox-chat"))
+	stream := c.Chat.Completions.NewStreaming(t.Context(), chatParams("sandbox-chat", "hi"))
 	var acc openai.ChatCompletionAccumulator
 	for stream.Next() {
 		acc.AddChunk(stream.Current())
@@ -51,7 +45,7 @@ func TestOpenAIChat(t *testing.T) {
 
 func TestOpenAIErrors(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants)
+	w := apitest.New(t, apitest.TwoTenants)
 	for name, row := range map[string]struct {
 		model  string
 		opts   []option.RequestOption
@@ -63,14 +57,14 @@ func TestOpenAIErrors(t *testing.T) {
 		"a wrong key":             {"sandbox-chat", []option.RequestOption{option.WithAPIKey("no")}, 401, "invalid_api_key", "authentication_error"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := w.sdk(row.opts...)
-			_, err := c.Chat.Completions.New(t.Context(), params(row.model))
-			checkAPIError(t, err, row.status, row.code, row.kind)
-			stream := c.Chat.Completions.NewStreaming(t.Context(), params(row.model))
+			c := apiClient(w, row.opts...)
+			_, err := c.Chat.Completions.New(t.Context(), chatParams(row.model, "hi"))
+			checkType(t, err, row.status, row.code, row.kind)
+			stream := c.Chat.Completions.NewStreaming(t.Context(), chatParams(row.model, "hi"))
 			for stream.Next() {
 				t.Errorf("a block: %s", stream.Current().RawJSON())
 			}
-			checkAPIError(t, stream.Err(), row.status, row.code, row.kind)
+			checkType(t, stream.Err(), row.status, row.code, row.kind)
 		})
 	}
 }
@@ -79,33 +73,32 @@ func TestOpenAIErrors(t *testing.T) {
 // the next one gets genbus's.
 func TestOpenAIWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants)
-	c := w.sdk()
-	_, err := c.Chat.Completions.New(t.Context(), params("sandbox-chat:status=429,retry_after=3"))
-	checkAPIError(t, err, 429, "rate_limited", "new_api_error")
-	stream := c.Chat.Completions.NewStreaming(t.Context(), params("sandbox-chat"))
+	w := apitest.New(t, apitest.TwoTenants)
+	c := apiClient(w)
+	_, err := c.Chat.Completions.New(t.Context(), chatParams("sandbox-chat:status=429,retry_after=3", "hi"))
+	checkType(t, err, 429, "rate_limited", "new_api_error")
+	stream := c.Chat.Completions.NewStreaming(t.Context(), chatParams("sandbox-chat", "hi"))
 	for stream.Next() {
 		t.Errorf("a block: %s", stream.Current().RawJSON())
 	}
-	checkAPIError(t, stream.Err(), 429, "upstream_rate_limited", "rate_limit_error")
+	checkType(t, stream.Err(), 429, "upstream_rate_limited", "rate_limit_error")
 }
 
-func checkAPIError(t *testing.T, err error, status int, code, kind string) {
+func checkType(t *testing.T, err error, status int, code, kind string) {
 	t.Helper()
-	var e *openai.Error
-	if !errors.As(err, &e) || e.StatusCode != status || e.Code != code || e.Type != kind || e.Message == "" {
-		t.Errorf("%v: %s %s; want %d %s %s", err, e.Code, e.Type, status, code, kind)
+	if got := checkError(t, err, status, code); got != kind {
+		t.Errorf("%v has the type %s, want %s", err, got, kind)
 	}
 }
 
 // TestOpenAIRetries checks that the SDK obeys Retry-After and retries.
 func TestOpenAIRetries(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants)
-	c := w.sdk(option.WithMaxRetries(1))
+	w := apitest.New(t, apitest.TwoTenants)
+	c := apiClient(w, option.WithMaxRetries(1))
 	begin := time.Now()
-	_, err := c.Chat.Completions.New(t.Context(), params("sandbox-chat:status=429,retry_after=1"))
-	checkAPIError(t, err, http.StatusTooManyRequests, "rate_limited", "new_api_error")
+	_, err := c.Chat.Completions.New(t.Context(), chatParams("sandbox-chat:status=429,retry_after=1", "hi"))
+	checkType(t, err, http.StatusTooManyRequests, "rate_limited", "new_api_error")
 	if n := w.Sandbox.Sandbox.Stats().Chats; n != 2 || time.Since(begin) < time.Second {
 		t.Errorf("%d calls within %s", n, time.Since(begin))
 	}
@@ -114,9 +107,9 @@ func TestOpenAIRetries(t *testing.T) {
 // TestOpenAIStreamThatBreaks checks that the SDK reports the error block.
 func TestOpenAIStreamThatBreaks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants)
-	c := w.sdk()
-	stream := c.Chat.Completions.NewStreaming(t.Context(), params("sandbox-chat:drop_after_chunks=2"))
+	w := apitest.New(t, apitest.TwoTenants)
+	c := apiClient(w)
+	stream := c.Chat.Completions.NewStreaming(t.Context(), chatParams("sandbox-chat:drop_after_chunks=2", "hi"))
 	n := 0
 	for stream.Next() {
 		n++
@@ -128,8 +121,8 @@ func TestOpenAIStreamThatBreaks(t *testing.T) {
 
 func TestOpenAIModels(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants)
-	c := w.sdk()
+	w := apitest.New(t, apitest.TwoTenants)
+	c := apiClient(w)
 	page, err := c.Models.List(t.Context())
 	if err != nil || len(page.Data) == 0 {
 		t.Fatalf("%v, %v", page, err)

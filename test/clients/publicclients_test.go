@@ -1,5 +1,5 @@
 //nolint:staticcheck // SA1019: deprecated with OpenAI's own service; gateways still implement the API
-package main
+package clients_test
 
 import (
 	"bytes"
@@ -17,9 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/event"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
@@ -27,8 +24,7 @@ import (
 	"github.com/genbus/genbus/test/npm"
 )
 
-// Unmodified public clients against `genbus serve --sandbox`. test/clients/run runs all of these
-// tests.
+// Clients of `genbus serve --sandbox`. The script run runs all of these tests.
 
 // clientTime limits one script or command of a client.
 const clientTime = time.Minute
@@ -37,7 +33,7 @@ const clientTime = time.Minute
 // by hand. They run one at a time, because one of them makes the upstream busy for all.
 func TestNodeClients(t *testing.T) {
 	t.Parallel()
-	dir := npm.Project(t, filepath.Join("..", "..", "test", "clients", "node"))
+	dir := npm.Project(t, "node")
 	s := serveSandbox(t)
 	for _, script := range []string{"openai.mjs", "aisdk.mjs", "langchain.mjs", "nats.mjs", "cloudevents.mjs"} {
 		t.Run(script, func(t *testing.T) {
@@ -72,7 +68,7 @@ func TestOpenAIReleases(t *testing.T) {
 	s := serveSandbox(t)
 	s.checkComments(t)
 	env := []string{"CLIENTS_HTTP=" + s.http, "CLIENTS_KEY=" + s.key}
-	dir := filepath.Join("..", "..", "test", "clients", "openai")
+	const dir = "openai"
 	t.Run("openai-node", func(t *testing.T) {
 		if out, err := in(t, npm.Project(t, dir), env, "node", "openai.mjs"); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -130,23 +126,23 @@ func buildOpenAIGo(t *testing.T, from, release string) string {
 	return filepath.Join(dir, "client")
 }
 
-// TestGoClients proves that openai-go and the CloudEvents SDK cover common uses. TestOpenAIGoVideos
-// and TestOpenAIGoChats test the rest.
+// TestGoClients proves that openai-go and the CloudEvents SDK cover common uses. TestOpenAIGoVideos,
+// TestOpenAIGoChats and TestCloudEventsGo test the rest.
 func TestGoClients(t *testing.T) {
 	t.Parallel()
 	s := serveSandbox(t)
 	t.Run("openai-go", s.checkOpenAIGo)
-	t.Run("CloudEvents", s.checkCloudEventsGo)
+	t.Run("CloudEvents", s.checkCloudEvents)
 }
 
 func (s served) checkOpenAIGo(t *testing.T) {
-	c, sent := (&world{base: s.http}).openAI(option.WithAPIKey(s.key), option.WithMaxRetries(2))
+	c, sent := openAI(s.http, s.key, option.WithMaxRetries(2))
 	models, err := c.Models.List(t.Context())
 	if err != nil || !slices.ContainsFunc(models.Data, func(m openai.Model) bool { return m.ID == "sandbox-videos" }) {
 		t.Errorf("models: %+v, %v", models, err)
 	}
 
-	params := chatParams("tell me of the sea")
+	params := chatParams("sandbox-chat", "tell me of the sea")
 	whole, err := c.Chat.Completions.New(t.Context(), params)
 	if err != nil || len(whole.Choices) != 1 || !strings.HasPrefix(whole.Choices[0].Message.Content, "You wrote 5 words") {
 		t.Fatalf("a chat: %+v, %v", whole, err)
@@ -162,7 +158,7 @@ func (s served) checkOpenAIGo(t *testing.T) {
 	params.Model = "none"
 	before := sent.Load()
 	_, err = c.Chat.Completions.New(t.Context(), params)
-	checkOpenAIError(t, err, http.StatusNotFound, "model_not_found")
+	checkError(t, err, http.StatusNotFound, "model_not_found")
 	if n := sent.Load() - before; n != 1 {
 		t.Errorf("a model that does not exist was asked for %d times", n)
 	}
@@ -186,61 +182,7 @@ func (s served) checkOpenAIGo(t *testing.T) {
 		t.Errorf("the deletion: %+v, %v", deleted, err)
 	}
 	_, err = c.Videos.Get(t.Context(), v.ID)
-	checkOpenAIError(t, err, http.StatusNotFound, "task_not_found")
-}
-
-// checkCloudEventsGo checks that the SDK can read every event of a video as delivered by NATS.
-func (s served) checkCloudEventsGo(t *testing.T) {
-	nc, js := s.jetStream(t)
-	names := subject.Default()
-	request := nats.NewMsg(names.Call("video", s.tenant))
-	request.Header.Set("content-type", "application/json")
-	request.Data = []byte(`{"model":"sandbox-video:duration_ms=300","prompt":"a cat"}`)
-	ctx, cancel := context.WithTimeout(t.Context(), clientTime)
-	defer cancel()
-	answer, err := nc.RequestMsgWithContext(ctx, request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := answer.Header.Get(subject.HeaderJobID)
-	consumer, err := js.OrderedConsumer(ctx, "GENBUS_TASKS", jetstream.OrderedConsumerConfig{FilterSubjects: []string{names.Task("video", s.tenant, id)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var types []string
-	for len(types) == 0 || !strings.Contains(types[len(types)-1], ".completed.") {
-		m, err := consumer.Next(jetstream.FetchContext(ctx))
-		if err != nil {
-			t.Fatalf("after %q: %v", types, err)
-		}
-		e, err := cloudEvent(m)
-		if err != nil || e.Subject() != id {
-			t.Fatalf("after %q the SDK reads %v, %v", types, e, err)
-		}
-		types = append(types, e.Type())
-	}
-	if types[0] != "genbus.video.task.queued.v1" {
-		t.Errorf("the events begin with %q", types)
-	}
-}
-
-// cloudEvent decodes a message with the SDK. The SDK has no published NATS binding, so the headers
-// are converted to attributes of the JSON format.
-func cloudEvent(m jetstream.Msg) (e event.Event, err error) {
-	attributes := map[string]any{"data_base64": m.Data()}
-	for name := range m.Headers() {
-		if attribute, is := strings.CutPrefix(name, "ce-"); is {
-			attributes[attribute] = m.Headers().Get(name)
-		}
-	}
-	data, err := json.Marshal(attributes)
-	if err != nil {
-		return e, err
-	}
-	if err := json.Unmarshal(data, &e); err != nil {
-		return e, err
-	}
-	return e, e.Validate()
+	checkError(t, err, http.StatusNotFound, "task_not_found")
 }
 
 // commands builds grpcurl and nats, which takes minutes without a cache.
@@ -330,4 +272,15 @@ func (s served) checkNATS(t *testing.T, program string) {
 	if out := run("micro", "ls"); !strings.Contains(out, "genbus") {
 		t.Errorf("micro: %s", out)
 	}
+}
+
+// in runs a command in a directory, and returns its output.
+func in(t *testing.T, dir string, env []string, command ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), clientTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Dir, c.Env, c.WaitDelay = dir, append(os.Environ(), env...), time.Second
+	out, err := c.CombinedOutput()
+	return string(out), err
 }

@@ -1,11 +1,12 @@
 //nolint:staticcheck // SA1019: deprecated with OpenAI's own service; gateways still implement the API
-package main
+package clients_test
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,21 +18,10 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
-
-// openAI returns the public client and a counter of the requests it sends.
-func (w *world) openAI(opts ...option.RequestOption) (client openai.Client, sent *atomic.Int64) {
-	sent = new(atomic.Int64)
-	count := func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		sent.Add(1)
-		return next(r)
-	}
-	return openai.NewClient(append([]option.RequestOption{
-		option.WithBaseURL(w.base + "/v1"), option.WithAPIKey("any"), option.WithMaxRetries(0), option.WithMiddleware(count),
-	}, opts...)...), sent
-}
 
 func videoParams(model string) openai.VideoNewParams {
 	return openai.VideoNewParams{Prompt: "a cat", Model: openai.VideoModel(model), Seconds: "4", Size: openai.VideoSize1280x720}
@@ -60,10 +50,10 @@ func pollVideo(t *testing.T, c openai.Client, id string) *openai.Video {
 // TestOpenAIGoVideos proves that openai-go can use all its video features with genbus.
 func TestOpenAIGoVideos(t *testing.T) {
 	t.Parallel()
-	w := newClientWorld(t, sandbox.Options{VideoDuration: 500 * time.Millisecond})
+	w := newWorld(t, sandbox.Options{VideoDuration: 500 * time.Millisecond}, nil)
 	c, sent := w.openAI()
-	t.Run("create without a file, poll, download", func(t *testing.T) { w.checkVideoOfText(t, c) })
-	t.Run("create with a file that reaches the upstream", func(t *testing.T) { w.checkVideoOfFile(t, c) })
+	t.Run("create without a file, poll, download", func(t *testing.T) { checkVideoOfText(t, c) })
+	t.Run("the upstream receives the form that the SDK sent", func(t *testing.T) { w.checkForms(t, c) })
 	t.Run("create and poll", func(t *testing.T) {
 		v, err := c.Videos.NewAndPoll(t.Context(), videoParams("sandbox-videos"), 0)
 		if err != nil || v.Status != openai.VideoStatusCompleted {
@@ -78,19 +68,19 @@ func TestOpenAIGoVideos(t *testing.T) {
 	})
 	t.Run("a cancelled video reads failed with the code cancelled", func(t *testing.T) {
 		id := newVideo(t, c, "sandbox-videos:duration_ms=600000").ID
-		if status, answer := w.post(t, "/genbus/v1/videos/"+id+"/cancel", ""); status != http.StatusOK {
-			t.Fatalf("cancel: %d %v", status, answer)
+		if err := c.Post(t.Context(), "../genbus/v1/videos/"+id+"/cancel", nil, nil); err != nil {
+			t.Fatal(err)
 		}
 		if v := pollVideo(t, c, id); v.Status != openai.VideoStatusFailed || v.Error.Code != "cancelled" {
 			t.Errorf("%s", v.RawJSON())
 		}
 	})
-	t.Run("delete, and read no more", func(t *testing.T) { w.checkVideoDeleted(t, c) })
+	t.Run("delete, and read no more", func(t *testing.T) { checkVideoDeleted(t, c) })
 	t.Run("an idempotency key attaches", func(t *testing.T) { checkVideoAttached(t, c) })
-	t.Run("errors are typed", func(t *testing.T) { w.checkVideoErrors(t, c, sent) })
+	t.Run("errors are typed", func(t *testing.T) { checkVideoErrors(t, c, sent) })
 }
 
-func (w clientWorld) checkVideoOfText(t *testing.T, c openai.Client) {
+func checkVideoOfText(t *testing.T, c openai.Client) {
 	v := newVideo(t, c, "sandbox-videos")
 	if v.Status != openai.VideoStatusQueued || v.Object != "video" || v.Model != "sandbox-videos" || v.Seconds != "4" || v.Size != "1280x720" || v.CreatedAt == 0 {
 		t.Errorf("created %s", v.RawJSON())
@@ -109,40 +99,86 @@ func (w clientWorld) checkVideoOfText(t *testing.T, c openai.Client) {
 	}
 }
 
-func (w clientWorld) checkVideoOfFile(t *testing.T, c openai.Client) {
+func (w world) checkForms(t *testing.T, c openai.Client) {
 	const picture = "\x89PNG\r\n\x1a\n the first frame"
-	bodies := make(chan []byte, 4)
-	w.up.Sandbox.SetBehaviour(func(r *http.Request, body []byte) *sandbox.Behaviour {
-		if r.Method == http.MethodPost {
-			bodies <- bytes.Clone(body)
+	requests := w.creates(t)
+	for name, row := range map[string]struct {
+		reference openai.VideoNewParamsInputReferenceUnion
+		member    string
+		want      []string // a value, or a file's name, type and content
+	}{
+		"file": {
+			openai.VideoNewParamsInputReferenceUnion{OfFile: openai.File(strings.NewReader(picture), "first \"frame\".png", "image/png")},
+			"input_reference", []string{"first \"frame\".png", "image/png", picture},
+		},
+		"nameless file": {
+			openai.VideoNewParamsInputReferenceUnion{OfFile: strings.NewReader(picture)},
+			"input_reference", []string{"anonymous_file", "image/png", picture},
+		},
+		"URL": {
+			openai.VideoNewParamsInputReferenceUnion{OfImageInputReference: &openai.ImageInputReferenceParam{ImageURL: openai.String("https://e.com/a.png")}},
+			"input_reference[image_url]", []string{"https://e.com/a.png"},
+		},
+		"data URL": {
+			openai.VideoNewParamsInputReferenceUnion{OfImageInputReference: &openai.ImageInputReferenceParam{ImageURL: openai.String("data:image/webp;base64,aGVsbG8=")}},
+			"input_reference", []string{"input_reference.webp", "image/webp", "hello"},
+		},
+		"file id": {
+			openai.VideoNewParamsInputReferenceUnion{OfImageInputReference: &openai.ImageInputReferenceParam{FileID: openai.String("file-1")}},
+			"input_reference[file_id]", []string{"file-1"},
+		},
+	} {
+		params := videoParams("sandbox-videos:duration_ms=0")
+		params.InputReference = row.reference
+		v, err := c.Videos.New(t.Context(), params)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	defer w.up.Sandbox.SetBehaviour(nil)
-	params := videoParams("sandbox-videos")
-	params.InputReference.OfFile = openai.File(strings.NewReader(picture), "frame.png", "image/png")
-	v, err := c.Videos.New(t.Context(), params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v = pollVideo(t, c, v.ID); v.Status != openai.VideoStatusCompleted {
-		t.Errorf("ended %s", v.RawJSON())
-	}
-	if body := <-bodies; !bytes.Contains(body, []byte(picture)) || !bytes.Contains(body, []byte(`filename="frame.png"`)) {
-		t.Errorf("the upstream got %q", body)
+		if v = pollVideo(t, c, v.ID); v.Status != openai.VideoStatusCompleted {
+			t.Errorf("%s: ended %s", name, v.RawJSON())
+		}
+		want := map[string][]string{"model": {"sandbox-videos:duration_ms=0"}, "prompt": {"a cat"}, "seconds": {"4"}, "size": {"1280x720"}, row.member: row.want}
+		if diff := cmp.Diff(want, (<-requests).form(t)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
-func (w clientWorld) checkVideoDeleted(t *testing.T, c openai.Client) {
+// form returns the values of a form, and the name, type and content of each file.
+func (r received) form(t *testing.T) map[string][]string {
+	t.Helper()
+	_, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, err := multipart.NewReader(bytes.NewReader(r.body), params["boundary"]).ReadForm(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, files := range form.File {
+		file, err := files[0].Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		form.Value[name] = append(form.Value[name], files[0].Filename, files[0].Header.Get("Content-Type"), string(content))
+	}
+	return form.Value
+}
+
+func checkVideoDeleted(t *testing.T, c openai.Client) {
 	v := pollVideo(t, c, newVideo(t, c, "sandbox-videos").ID)
 	deleted, err := c.Videos.Delete(t.Context(), v.ID)
 	if err != nil || deleted.ID != v.ID || !deleted.Deleted || deleted.Object != "video.deleted" {
 		t.Errorf("%+v, %v", deleted, err)
 	}
 	_, err = c.Videos.Get(t.Context(), v.ID)
-	checkOpenAIError(t, err, http.StatusNotFound, "task_not_found")
+	checkError(t, err, http.StatusNotFound, "task_not_found")
 	_, err = c.Videos.Delete(t.Context(), v.ID)
-	checkOpenAIError(t, err, http.StatusNotFound, "task_not_found")
+	checkError(t, err, http.StatusNotFound, "task_not_found")
 }
 
 func checkVideoAttached(t *testing.T, c openai.Client) {
@@ -154,33 +190,25 @@ func checkVideoAttached(t *testing.T, c openai.Client) {
 	params := videoParams("sandbox-videos")
 	params.Prompt = "a dog"
 	_, err := c.Videos.New(t.Context(), params, key)
-	checkOpenAIError(t, err, http.StatusUnprocessableEntity, "idempotency_key_reused")
+	checkError(t, err, http.StatusUnprocessableEntity, "idempotency_key_reused")
 }
 
-func checkOpenAIError(t *testing.T, err error, status int, code string) {
-	t.Helper()
-	var e *openai.Error
-	if !errors.As(err, &e) || e.StatusCode != status || e.Code != code || e.Message == "" {
-		t.Errorf("got %v, want %d %s", err, status, code)
-	}
-}
-
-func (w clientWorld) checkVideoErrors(t *testing.T, c openai.Client, sent *atomic.Int64) {
+func checkVideoErrors(t *testing.T, c openai.Client, sent *atomic.Int64) {
 	_, err := c.Videos.Get(t.Context(), "video_none")
-	checkOpenAIError(t, err, http.StatusNotFound, "task_not_found")
+	checkError(t, err, http.StatusNotFound, "task_not_found")
 	_, err = c.Videos.New(t.Context(), videoParams("no-such-model"))
-	checkOpenAIError(t, err, http.StatusNotFound, "model_not_found")
+	checkError(t, err, http.StatusNotFound, "model_not_found")
 	_, err = c.Videos.New(t.Context(), videoParams("sandbox-kling"))
-	checkOpenAIError(t, err, http.StatusBadRequest, "wrong_protocol")
+	checkError(t, err, http.StatusBadRequest, "wrong_protocol")
 	params := videoParams("sandbox-videos")
 	params.Prompt = ""
 	_, err = c.Videos.New(t.Context(), params)
-	checkOpenAIError(t, err, http.StatusBadRequest, "invalid_request")
+	checkError(t, err, http.StatusBadRequest, "invalid_request")
 
 	id := newVideo(t, c, "sandbox-videos:duration_ms=600000").ID
 	before := sent.Load()
 	_, err = c.Videos.DownloadContent(t.Context(), id, openai.VideoDownloadContentParams{}, option.WithMaxRetries(2))
-	checkOpenAIError(t, err, http.StatusBadRequest, "content_not_ready")
+	checkError(t, err, http.StatusBadRequest, "content_not_ready")
 	if n := sent.Load() - before; n != 1 {
 		t.Errorf("the SDK asked %d times for content that is not there yet", n)
 	}
@@ -194,7 +222,7 @@ func (w clientWorld) checkVideoErrors(t *testing.T, c openai.Client, sent *atomi
 func TestOpenAIGoPollsAsOftenAsItIsTold(t *testing.T) {
 	t.Parallel()
 	const interval = 1600 * time.Millisecond
-	w := newClientWorld(t, sandbox.Options{VideoDuration: interval * 5 / 4}, func(c *config.Config) { // ends at genbus's second poll, after the client's first
+	w := newWorld(t, sandbox.Options{VideoDuration: interval * 5 / 4}, func(c *config.Config) { // ends at genbus's second poll, after the client's first
 		for i := range c.Routes {
 			if c.Routes[i].Kind == config.KindVideo {
 				c.Routes[i].Poll = config.Poll{Interval: interval}
@@ -228,7 +256,7 @@ func TestOpenAIGoPollsAsOftenAsItIsTold(t *testing.T) {
 // and with auto-paging while videos are deleted.
 func TestOpenAIGoListsVideos(t *testing.T) {
 	t.Parallel()
-	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour})
+	w := newWorld(t, sandbox.Options{VideoDuration: time.Hour}, nil)
 	c, _ := w.openAI()
 	var made []string // oldest first
 	for range 7 {
@@ -236,7 +264,11 @@ func TestOpenAIGoListsVideos(t *testing.T) {
 	}
 	newest := slices.Clone(made)
 	slices.Reverse(newest)
-	w.awaitListed(t, len(made))
+	ctx, cancel := context.WithTimeout(t.Context(), brokertest.Patience)
+	defer cancel()
+	for len(listVideos(t, c, openai.VideoListParams{})) < len(made) && ctx.Err() == nil {
+		<-time.After(20 * time.Millisecond) // events update the list asynchronously
+	}
 
 	page, err := c.Videos.List(t.Context(), openai.VideoListParams{Limit: openai.Int(2)})
 	if err != nil || len(page.Data) != 2 || page.Data[0].ID != newest[0] || !page.HasMore || page.LastID != newest[1] {
@@ -266,9 +298,9 @@ func TestOpenAIGoListsVideos(t *testing.T) {
 		t.Errorf("after three were deleted (-want +got):\n%s", diff)
 	}
 	_, err = c.Videos.List(t.Context(), openai.VideoListParams{After: openai.String("video_none")})
-	checkOpenAIError(t, err, http.StatusNotFound, "task_not_found")
+	checkError(t, err, http.StatusNotFound, "task_not_found")
 	_, err = c.Videos.List(t.Context(), openai.VideoListParams{Limit: openai.Int(101)})
-	checkOpenAIError(t, err, http.StatusBadRequest, "invalid_request")
+	checkError(t, err, http.StatusBadRequest, "invalid_request")
 
 	// Every page starts after a video that was deleted while the page was read.
 	var gone []string

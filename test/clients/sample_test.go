@@ -1,5 +1,5 @@
 //nolint:staticcheck // SA1019: deprecated with OpenAI's own service; other servers still implement the API
-package docs_test
+package clients_test
 
 import (
 	"bytes"
@@ -44,14 +44,10 @@ func makeVideo(ctx context.Context, base, key, order string, picture io.Reader, 
 }
 
 // TestSampleMakesAVideo runs the sample against the sandbox, which implements the same API.
-// cmd/service runs the same client against genbus.
+// TestGoClients runs the same client against genbus.
 func TestSampleMakesAVideo(t *testing.T) {
 	t.Parallel()
-	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer up.Close() //nolint:errcheck // the server does not outlive the test
+	up := startSandbox(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
 	var out bytes.Buffer
 	if err := makeVideo(t.Context(), up.URL(), "any", "order-7", strings.NewReader("\x89PNG\r\n\x1a\n"), &out); err != nil {
 		t.Fatal(err)
