@@ -104,9 +104,9 @@ func programCommand(program string) string {
 	return program
 }
 
-// serverFlag returns the flag for server, or "" for the default server.
+// serverFlag returns the flag for server, or "" if a command without the flag uses this server.
 func serverFlag(server string) string {
-	if server == command.DefaultServer {
+	if server == command.DefaultServer && os.Getenv(command.EnvServer) == "" {
 		return ""
 	}
 	return " --server " + server

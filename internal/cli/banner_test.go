@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/genbus/genbus/internal/command"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/service"
@@ -82,11 +83,15 @@ func TestCommandOfGoRun(t *testing.T) {
 }
 
 func TestServerFlag(t *testing.T) {
-	t.Parallel()
+	t.Setenv(command.EnvServer, "")
 	for server, want := range map[string]string{"127.0.0.1:9090": "", "127.0.0.1:9091": " --server 127.0.0.1:9091"} {
 		if got := serverFlag(server); got != want {
 			t.Errorf("%s: %q", server, got)
 		}
+	}
+	t.Setenv(command.EnvServer, "genbus.example")
+	if got := serverFlag(command.DefaultServer); got != " --server 127.0.0.1:9090" {
+		t.Errorf("with GENBUS_SERVER: %q", got)
 	}
 }
 

@@ -26,7 +26,7 @@ type connection struct {
 	Cert       string `help:"PEM file of the client certificate; needs --key." type:"path"`
 	Key        string `help:"PEM file of the private key of --cert." type:"path"`
 	ServerName string `help:"Name in the server's certificate if it differs from the host."`
-	Plaintext  bool   `help:"Send the key without TLS to another machine."`
+	Plaintext  bool   `help:"Send the key without TLS to another machine; ignores GENBUS_CA."`
 }
 
 // DefaultServer is the gRPC address of a genbus on this machine.
@@ -37,22 +37,28 @@ const defaultPort = "9090"
 // Variables of connection flags. They are read here instead of by kong, which would not tell them
 // from flags.
 const (
-	envServer = "GENBUS_SERVER"
+	EnvServer = "GENBUS_SERVER"
 	envCA     = "GENBUS_CA"
 )
 
 // address returns the server's address. A host without a port gets defaultPort, where gRPC would use
 // 443. Paths and URLs of other gRPC resolvers stay as they are.
 func (c *connection) address() string {
-	server := cmp.Or(c.Server, os.Getenv(envServer), DefaultServer)
+	server := cmp.Or(c.Server, os.Getenv(EnvServer), DefaultServer)
 	if _, _, err := net.SplitHostPort(server); err == nil || strings.Contains(server, "/") {
 		return server
 	}
 	return net.JoinHostPort(strings.Trim(server, "[]"), defaultPort)
 }
 
-// ca returns the file of certificates to trust, or "" for the system's.
-func (c *connection) ca() string { return cmp.Or(c.CA, os.Getenv(envCA)) }
+// ca returns the file of certificates to trust, or "" for the system's. --plaintext overrides
+// GENBUS_CA, which implies TLS.
+func (c *connection) ca() string {
+	if c.Plaintext {
+		return c.CA
+	}
+	return cmp.Or(c.CA, os.Getenv(envCA))
+}
 
 // given reports whether a flag on the command line selects gRPC.
 func (c *connection) given() bool {

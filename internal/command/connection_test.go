@@ -33,3 +33,17 @@ func TestServerWithoutAPort(t *testing.T) {
 		_ = conn.Close()
 	}
 }
+
+func TestPlaintextOverridesTheVariable(t *testing.T) {
+	t.Setenv(envCA, "missing.pem")
+	for c, want := range map[connection]bool{
+		{}:                              true,
+		{Plaintext: true}:               false,
+		{Plaintext: true, CA: "ca.pem"}: true,
+		{Plaintext: true, TLS: true}:    true,
+	} {
+		if got := c.secure(); got != want {
+			t.Errorf("%+v: TLS is %v, want %v", c, got, want)
+		}
+	}
+}
