@@ -21,7 +21,7 @@ var fixes = []struct{ since, without string }{
 func checkVersion(server, version string) error {
 	for _, fix := range fixes {
 		if version != "" && semver.Compare("v"+version, "v"+fix.since) < 0 {
-			return fmt.Errorf("NATS server %s has version %s, but genbus needs %s or newer: older servers %s", server, version, oldestServer, fix.without)
+			return fmt.Errorf("NATS server %s has version %s; upgrade it to %s or newer (older servers %s)", server, version, oldestServer, fix.without)
 		}
 	}
 	return nil
