@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/genbus/genbus/internal/config"
@@ -142,10 +143,12 @@ func TestNATSChart(t *testing.T) {
 		}
 		Container struct {
 			Image struct{ Tag string }
-			Env   map[string]struct {
-				ValueFrom struct {
-					SecretKeyRef struct{ Name, Key string } `yaml:"secretKeyRef"`
-				} `yaml:"valueFrom"`
+			Env   struct {
+				Password struct {
+					ValueFrom struct {
+						SecretKeyRef struct{ Name, Key string } `yaml:"secretKeyRef"`
+					} `yaml:"valueFrom"`
+				} `yaml:"NATS_SERVICE_PASSWORD"`
 			}
 		}
 	}
@@ -156,11 +159,51 @@ func TestNATSChart(t *testing.T) {
 		t.Errorf("the image is %s, want %s", got, want)
 	}
 	external := renderings(t)["external"]
-	secret := v.Container.Env["NATS_SERVICE_PASSWORD"].ValueFrom.SecretKeyRef
+	secret := v.Container.Env.Password.ValueFrom.SecretKeyRef
 	users := v.Config.Merge.Authorization.Users
 	if len(users) != 1 || !strings.Contains(external, "user: "+users[0].User+"\n") || !strings.Contains(external, "secretName: "+secret.Name+"\n") ||
 		!strings.Contains(external, "password_file: /etc/genbus/secrets/"+secret.Key+"\n") {
 		t.Errorf("genbus does not log in as %v with %s of %s", users, secret.Key, secret.Name)
+	}
+}
+
+// TestNATSChartRoutes proves that the servers of the NATS chart need a password to connect to each
+// other, and that they send it.
+func TestNATSChartRoutes(t *testing.T) {
+	var v struct {
+		Config struct {
+			Cluster struct {
+				Replicas int
+				Merge    struct {
+					Authorization struct{ User, Password string }
+					Routes        []string
+				}
+			}
+		}
+		Container struct{ Env map[string]any }
+	}
+	if err := yaml.Unmarshal([]byte(content(t, "helm/nats.values.yaml")), &v); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NATS_ROUTES_PASSWORD", "s0")
+	for name, value := range v.Container.Env {
+		if text, ok := value.(string); ok {
+			t.Setenv(name, strings.ReplaceAll(text, "$(NATS_ROUTES_PASSWORD)", "s0")) // as Kubernetes does
+		}
+	}
+	c := v.Config.Cluster.Merge
+	text := fmt.Sprintf("cluster { authorization { user: %s, password: %s }, routes: [%s] }", c.Authorization.User, c.Authorization.Password, strings.Join(c.Routes, ", "))
+	var o server.Options
+	if err := o.ProcessConfigString(strings.NewReplacer("<< ", "", " >>", "").Replace(text)); err != nil { // the chart removes the brackets
+		t.Fatal(err)
+	}
+	if o.Cluster.Username != "routes" || o.Cluster.Password != "s0" || len(o.Routes) != v.Config.Cluster.Replicas {
+		t.Errorf("%d routes, for user %q with password %q", len(o.Routes), o.Cluster.Username, o.Cluster.Password)
+	}
+	for n, route := range o.Routes {
+		if want := fmt.Sprintf("nats://routes:s0@nats-%d.nats-headless:6222", n); route.String() != want {
+			t.Errorf("route %s, want %s", route, want)
+		}
 	}
 }
 
