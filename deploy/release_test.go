@@ -105,15 +105,21 @@ func TestReleaseRefuses(t *testing.T) {
 	r.refused("Releases must be built with go1.0.1, the version in go.mod")
 	r.ours()
 	r.put("deploy/helm/genbus/Chart.yaml", "name: genbus\nversion: 1.0.1\nappVersion: 1.0.0\n")
+	r.tag("v1.0.0")
+	r.refused("The chart has version 1.0.1, but the tag is v1.0.0")
+	r.tag("v1.0.1-rc.1") // its chart must name its image
+	r.refused("The chart has version 1.0.1, but the tag is v1.0.1-rc.1")
+	r.git("tag", "-d", "v1.0.0", "v1.0.1-rc.1")
 	r.tag("v1.0.1")
-	r.refused("The chart is for v1.0.0, but the tag is v1.0.1")
-	r.tag("v1.0.0-rc.1") // its chart must name its image
-	r.refused("The chart is for v1.0.0, but the tag is v1.0.0-rc.1")
+	r.refused("The chart has appVersion 1.0.0, but the tag is v1.0.1")
+	r.put("deploy/helm/genbus/Chart.yaml", "name: genbus\nversion: 1.0.2\nappVersion: 1.0.2\n")
+	r.tag("v1.0.2")
+	r.refused("deploy/allowed_signers is not committed")
 }
 
-// TestReleaseIsOfNobodysSettings proves that settings of "go env -w" or the environment do not
+// TestReleaseIgnoresGoSettings proves that settings of "go env -w" or the environment do not
 // reach the compiler. A fake go command records its settings and fails.
-func TestReleaseIsOfNobodysSettings(t *testing.T) {
+func TestReleaseIgnoresGoSettings(t *testing.T) {
 	t.Parallel()
 	r := newReleases(t)
 	found, err := exec.LookPath("go")
@@ -129,7 +135,8 @@ func TestReleaseIsOfNobodysSettings(t *testing.T) {
 	}
 	settings := "GOAMD64=v3\nGOFIPS140=latest\nGOEXPERIMENT=jsonv2\nGOFLAGS=-tags=x\nCGO_ENABLED=1\n"
 	r.ours()
-	r.put("deploy/helm/genbus/Chart.yaml", "appVersion: 1.0.0\n")
+	r.put("deploy/helm/genbus/Chart.yaml", "version: 1.0.0\nappVersion: 1.0.0\n")
+	r.put("deploy/allowed_signers", "genbus ssh-ed25519 AAAA\n")
 	r.put(".gitignore", "/dist/\n")
 	r.tag("v1.0.0")
 	if err := os.WriteFile(filepath.Join(bin, "env"), []byte(settings), 0o600); err != nil {
@@ -169,7 +176,7 @@ func TestReleaseIsSigned(t *testing.T) {
 	if out, err := r.run("bash", "deploy/release", "sign", "other"); err == nil || !strings.Contains(out, "Users cannot verify this signature") {
 		t.Errorf("an unknown key: %v: %s", err, out)
 	}
-	if out, err := r.run("bash", "deploy/release", "sign", "key"); err != nil {
+	if out, err := r.run("bash", "-c", "cd deploy && bash release sign ../key"); err != nil {
 		t.Fatal(err, out)
 	}
 	verify := "ssh-keygen -Y verify -n file -I genbus -f ../deploy/allowed_signers -s SHA256SUMS.sig < SHA256SUMS"

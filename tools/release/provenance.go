@@ -8,15 +8,19 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // digest is the SHA-256 sum of a file in dist.
 type digest struct{ name, sha256 string }
 
+// sumsFile has the checksums of all files except itself and its signature.
+const sumsFile = "SHA256SUMS"
+
 func (r *release) digests() (out []digest, err error) {
 	files := os.DirFS(r.dist)
 	err = fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		if err != nil || e.IsDir() || name == sumsFile || name == sumsFile+".sig" {
 			return err
 		}
 		sum, err := sha256File(files, name)
@@ -66,14 +70,33 @@ func (r *release) writeProvenance(flags []string) error {
 	return r.write("genbus_"+r.tag+"_provenance.json", data)
 }
 
-func (r *release) writeChecksums() error {
+// checksums returns the content of sumsFile.
+func (r *release) checksums() ([]byte, error) {
 	digests, err := r.digests()
-	if err != nil {
-		return err
-	}
 	var out bytes.Buffer
 	for _, d := range digests {
 		fmt.Fprintf(&out, "%s  %s\n", d.sha256, d.name)
 	}
-	return r.write("SHA256SUMS", out.Bytes())
+	return out.Bytes(), err
+}
+
+func (r *release) writeChecksums() error {
+	sums, err := r.checksums()
+	if err != nil {
+		return err
+	}
+	return r.write(sumsFile, sums)
+}
+
+// verify returns an error if the files do not match the checksums.
+func (r *release) verify() error {
+	want, err := os.ReadFile(filepath.Join(r.dist, sumsFile))
+	if err != nil {
+		return err
+	}
+	got, err := r.checksums()
+	if err == nil && !bytes.Equal(got, want) {
+		err = fmt.Errorf("the files in %s do not match SHA256SUMS; build the release again", r.dist)
+	}
+	return err
 }

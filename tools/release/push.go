@@ -14,6 +14,9 @@ import (
 
 // push uploads the image and the chart, with the credentials of "docker login".
 func push(ctx context.Context, out io.Writer, dist, registry string) error {
+	if err := (&release{dist: dist}).verify(); err != nil {
+		return err
+	}
 	for _, dir := range []string{"image", "chart"} {
 		if err := pushLayout(ctx, out, filepath.Join(dist, dir), registry); err != nil {
 			return fmt.Errorf("push %s: %w", dir, err)

@@ -345,7 +345,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestPush proves that a registry gets the same bytes, and a chart that Helm can load.
+// TestPush proves that a registry gets the same bytes, and a chart that Helm can load, and that
+// files that do not match the checksums are refused.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -403,6 +404,15 @@ func TestPush(t *testing.T) {
 	if len(c.Templates) == 0 {
 		t.Errorf("the chart has no templates")
 	}
+
+	put(t, filepath.Join(w.dist, "SHA256SUMS.sig"), []byte("of the sums"))
+	if err := run(t.Context(), io.Discard, []string{"push", w.dist, address}); err != nil {
+		t.Error(err)
+	}
+	put(t, filepath.Join(w.dist, "chart/index.json"), []byte("{}"))
+	if err := run(t.Context(), io.Discard, []string{"push", w.dist, address}); err == nil || !strings.Contains(err.Error(), "do not match SHA256SUMS") {
+		t.Errorf("a changed file was not refused: %v", err)
+	}
 }
 
 // newRegistry starts a registry, and returns its address.
@@ -438,34 +448,27 @@ func TestIncompleteReleasesAreRefused(t *testing.T) {
 	}
 }
 
-// TestReleaseOfThisCommit runs deploy/release in two clones of HEAD. The releases must be
-// identical. It starts the binary of the image, and makes a video with it.
+// TestReleaseOfThisCommit runs deploy/release in two clones of HEAD with a signer. The releases must
+// be identical. It starts the binary of the image, and makes a video with it.
 func TestReleaseOfThisCommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for six systems, which takes minutes")
-	}
-	var version string
-	for line := range strings.Lines(string(content(t, filepath.Join(root, "go.mod")))) {
-		if after, ok := strings.CutPrefix(line, "toolchain "); ok {
-			version = strings.TrimSpace(after)
-		}
-	}
-	if version != runtime.Version() {
-		t.Skipf("releases are built with %s", version)
 	}
 	c, err := loader.LoadDir(filepath.Join(root, "deploy/helm/genbus"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	release := "v" + c.Metadata.AppVersion
-	var clones []string
+	clones := []string{filepath.Join(t.TempDir(), "clone"), filepath.Join(t.TempDir(), "clone")}
+	command(t, root, nil, "git", "clone", "--quiet", "--no-hardlinks", "--no-tags", ".", clones[0])
+	put(t, filepath.Join(clones[0], "deploy/allowed_signers"), []byte("genbus ssh-ed25519 AAAA\n"))
+	command(t, clones[0], nil, "git", "add", ".")
+	command(t, clones[0], nil, "git", "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet", "-m", "signers")
+	command(t, clones[0], nil, "git", "tag", release)
+	command(t, clones[0], nil, "git", "clone", "--quiet", "--no-hardlinks", ".", clones[1])
 	var printed string
-	for range 2 {
-		clone := filepath.Join(t.TempDir(), "clone")
-		command(t, root, nil, "git", "clone", "--quiet", "--no-hardlinks", "--no-tags", ".", clone)
-		command(t, clone, nil, "git", "tag", release)
+	for _, clone := range clones {
 		printed = command(t, clone, nil, "bash", "deploy/release")
-		clones = append(clones, clone)
 	}
 	dist := filepath.Join(clones[0], "dist")
 	if diff := cmp.Diff(digests(t, dist), digests(t, filepath.Join(clones[1], "dist"))); diff != "" {
