@@ -157,6 +157,11 @@ const (
 	// ErrUpstreamRefused means that the upstream rejected the request permanently, or its reply exceeds
 	// the size limit.
 	ErrUpstreamRefused Code = "upstream_refused"
+	// ErrUpstreamKeyRefused means that the upstream refused genbus's key or its permissions, such as with
+	// 401 or 403.
+	ErrUpstreamKeyRefused Code = "upstream_key_refused"
+	// ErrUpstreamQuota means that genbus's quota or balance at the upstream is used up, such as after 402.
+	ErrUpstreamQuota Code = "upstream_quota"
 	// ErrUpstreamRemoved means that the job's route or upstream is no longer configured.
 	ErrUpstreamRemoved Code = "upstream_removed"
 	// ErrUpstreamUnavailable means that the upstream could not be reached or returned an error.

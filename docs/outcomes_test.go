@@ -145,5 +145,9 @@ func answerOf(r upstream.OutcomeRow) string {
 // meaningOf returns the last cells of a row.
 func meaningOf(r upstream.OutcomeRow) string {
 	verdict := map[upstream.Verdict]string{upstream.RefusedForGood: "for good", upstream.RefusedForNow: "for now", upstream.Unknown: "unknown"}[r.Verdict]
-	return fmt.Sprintf(" | %s | %s", verdict, r.Scope)
+	about := r.Scope.String()
+	if r.Denial == upstream.QuotaDenied && r.Scope == upstream.ScopeKey {
+		about = "quota"
+	}
+	return fmt.Sprintf(" | %s | %s", verdict, about)
 }

@@ -66,6 +66,8 @@ func TestChatOutcomes(t *testing.T) {
 		attempt     uint32
 	}{
 		{"refused for good", "sandbox-chat:status=400,code=invalid_request", false, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_refused", 1},
+		{"key refused", "sandbox-chat:status=401", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_key_refused", 1},
+		{"unpaid", "sandbox-chat:status=402", false, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_quota", 1},
 		{"rate limited, then answered", "sandbox-chat:status=429,times=2,retry_after=1,id=a", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 1},
 		{"cut off, then answered", "sandbox-chat:drop_after_chunks=3,times=1", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 2},
 		{"cut off twice", "sandbox-chat:drop_after_chunks=3,times=9", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "", 2},
@@ -126,6 +128,23 @@ func TestAFinalFailureOfAChatIsNotRepeated(t *testing.T) {
 				t.Errorf("%d calls, ended %v", calls.Load(), f)
 			}
 		})
+	}
+}
+
+// TestARefusalThatIsAPageIsRepeated proves that a chat uses its next attempt after a 401 that a proxy
+// may have sent, and then fails because of the key.
+func TestARefusalThatIsAPageIsRepeated(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	url := scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		http.Error(w, "<html>sign in</html>", http.StatusUnauthorized)
+	}})
+	b := brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, url))
+	end := last(follow(t, r.log, publish(t, b, subject.Chat, "one", chatRequest("one", "sandbox-chat", false))))
+	if f := end.Job.GetError(); calls.Load() != 2 || f.GetCode() != "upstream_key_refused" || f.GetRetryable() {
+		t.Errorf("%d calls, ended %v", calls.Load(), f)
 	}
 }
 

@@ -95,6 +95,10 @@ func TestSubmissionOutcomes(t *testing.T) {
 		letters                   int
 	}{
 		{"refused for good", "sandbox-video:status=400,code=invalid_request", "queued submitting failed", "upstream_refused", 0},
+		{"key refused", "sandbox-video:status=401", "queued submitting failed", "upstream_key_refused", 0},
+		{"key not permitted", "sandbox-video:status=403,code=permission_denied", "queued submitting failed", "upstream_key_refused", 0},
+		{"unpaid", "sandbox-video:status=402", "queued submitting failed", "upstream_quota", 0},
+		{"quota used up", "sandbox-video:status=429,code=insufficient_quota", "queued submitting failed", "upstream_quota", 0},
 		{"refused for now, then accepted", "sandbox-video:status=429,times=2,retry_after=1", "queued submitting queued submitting queued submitting submitted in_progress completed", "", 0},
 		{"cut off after the create", "sandbox-video:drop=after_create", "queued submitting failed", "submission_outcome_unknown", 1},
 		{"cut off before the create", "sandbox-video:drop=before_answer", "queued submitting failed", "submission_outcome_unknown", 1},

@@ -42,7 +42,7 @@ var sets = map[string][]errcode.Code{
 	// Errors that can end a chat whose caller waits.
 	"chat": {
 		errcode.RoutePaused, errcode.SlowReader, errcode.StreamEnded, errcode.Cancelled, errcode.Expired, errcode.QueueTimeout, errcode.DeadlineExceeded, errcode.Poisoned,
-		errcode.LogLost, errcode.NotEnqueued, errcode.InputLost, errcode.UpstreamFailed, errcode.UpstreamRefused, errcode.UpstreamRemoved, errcode.UpstreamUnavailable,
+		errcode.LogLost, errcode.NotEnqueued, errcode.InputLost, errcode.UpstreamFailed, errcode.UpstreamRefused, errcode.UpstreamKeyRefused, errcode.UpstreamQuota, errcode.UpstreamRemoved, errcode.UpstreamUnavailable,
 		errcode.UpstreamRateLimited, errcode.UpstreamTimeout, errcode.StreamTruncated, errcode.ChatAttemptsExhausted, errcode.ChatNotFound,
 		errcode.ReplyNotStored,
 	},

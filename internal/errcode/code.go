@@ -166,6 +166,11 @@ const (
 	// UpstreamRefused means that the upstream rejected the request permanently, or its reply exceeds
 	// the size limit.
 	UpstreamRefused Code = "upstream_refused"
+	// UpstreamKeyRefused means that the upstream refused genbus's key or its permissions, such as with
+	// 401 or 403.
+	UpstreamKeyRefused Code = "upstream_key_refused"
+	// UpstreamQuota means that genbus's quota or balance at the upstream is used up, such as after 402.
+	UpstreamQuota Code = "upstream_quota"
 	// UpstreamRemoved means that the job's route or upstream is no longer configured.
 	UpstreamRemoved Code = "upstream_removed"
 	// UpstreamUnavailable means that the upstream could not be reached or returned an error.
@@ -287,25 +292,27 @@ var table = []Meaning{
 	{OrphanedSubmission, grpcAborted, http.StatusBadGateway, typeServer, false, "Nothing; an operator resolves the dead letter.", "Attach the task to a new job, or cancel it at the upstream, by the ID in the dead letter."},
 	{QueueTimeout, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send it again as a new job.", "Raise max_in_flight or timeouts.queue on the route."},
 	{DeadlineExceeded, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; raise timeouts.deadline if the upstream is slow."},
-	{Expired, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Send it again with a later expires_at.", ""},
+	{Expired, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Send it again with a later expires_at.", "Raise max_in_flight on the route if its jobs wait too long."},
 	{Cancelled, grpcCanceled, http.StatusConflict, typeRequest, false, "Nothing; the upstream may still charge for a submitted job.", ""},
 	{Poisoned, grpcInternal, http.StatusInternalServerError, typeServer, false, "Ask the operator, who has the dead letter.", "Read the dead letter, and the logs of the replicas that held the job."},
-	{LogLost, grpcDataLoss, http.StatusInternalServerError, typeServer, false, "Check the upstream's task list, then send it again as a new job.", ""},
-	{NotEnqueued, grpcAborted, http.StatusInternalServerError, typeServer, false, "Send it again as a new job, unless you erased it.", ""},
-	{InputLost, grpcDataLoss, http.StatusInternalServerError, typeServer, false, "Send it again as a new job.", ""},
+	{LogLost, grpcDataLoss, http.StatusInternalServerError, typeServer, false, "Check the upstream's task list, then send it again as a new job.", "Check the upstream's task list, and why NATS lost the log; the caller must send the job again."},
+	{NotEnqueued, grpcAborted, http.StatusInternalServerError, typeServer, false, "Send it again as a new job, unless you erased it.", "Check the NATS logs, unless the job was erased; the caller must send the job again."},
+	{InputLost, grpcDataLoss, http.StatusInternalServerError, typeServer, false, "Send it again as a new job.", "Check the tenant's object store in NATS; the caller must send the job again."},
 	{ContentNotReady, grpcFailedPrecondition, http.StatusBadRequest, typeRequest, false, "Poll the task until it ends; a failed or cancelled task has no content.", ""},
 	{ContentExpired, grpcNotFound, http.StatusNotFound, typeRequest, false, "Send a new request if you still need the video.", "Set `archive: true` on the route to keep the results of later tasks."},
 	{ContentBlocked, grpcPermissionDenied, http.StatusForbidden, typeRequest, false, "Ask the operator to allow the address.", "Set private_results on the upstream if the address is trusted."},
 	{ContentUnavailable, grpcUnavailable, http.StatusBadGateway, typeServer, true, "Try again.", ""},
 	{ArchiveFailed, grpcAborted, http.StatusBadGateway, typeServer, true, "Download the content from the upstream before its URL expires.", ""},
-	{UpstreamFailed, grpcAborted, http.StatusBadGateway, typeServer, true, "See upstream_code and the message.", ""},
-	{UpstreamRefused, grpcFailedPrecondition, http.StatusBadGateway, typeRequest, false, "See upstream_code and the message, then correct the request.", "If upstream_code or the message is about a key, a balance, a path or a model, fix the upstream or the route (operator upstreams); otherwise the caller must correct the request."},
+	{UpstreamFailed, grpcAborted, http.StatusBadGateway, typeServer, true, "See upstream_code and the message.", "See upstream_code and the message; retry the job (operator jobs retry) if its request is not at fault."},
+	{UpstreamRefused, grpcFailedPrecondition, http.StatusBadGateway, typeRequest, false, "See upstream_code and the message, then correct the request.", "If upstream_code or the message is about a path or a model, fix the upstream or the route (operator upstreams); otherwise the caller must correct the request."},
+	{UpstreamKeyRefused, grpcAborted, http.StatusBadGateway, typeServer, false, "Tell the operator; your key and the request are not at fault.", "Check the upstream key, its permissions and its allowed IP addresses (operator upstreams); for a signing key, also the replica's clock."},
+	{UpstreamQuota, grpcAborted, http.StatusBadGateway, typeServer, false, "Tell the operator; your key and the request are not at fault.", "Top up the account at the upstream, or add a key of another account."},
 	{UpstreamRemoved, grpcAborted, http.StatusBadGateway, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; drain a route before you remove it."},
 	{UpstreamUnavailable, grpcUnavailable, http.StatusBadGateway, typeServer, true, "Try again.", "Check the upstream (operator upstreams)."},
 	{UpstreamRateLimited, grpcResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "Wait for Retry-After, then send the same request.", "Lower max_in_flight, or add an upstream key."},
 	{UpstreamTimeout, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Try again; the upstream may charge for both calls.", "Raise the timeout that the message names; set retry_timeouts on the route to repeat such chats."},
-	{StreamTruncated, grpcAborted, http.StatusBadGateway, typeServer, true, "Try again; the received part is incomplete.", ""},
-	{ChatAttemptsExhausted, grpcAborted, http.StatusBadGateway, typeServer, true, "Send it again as a new job.", ""},
+	{StreamTruncated, grpcAborted, http.StatusBadGateway, typeServer, true, "Try again; the received part is incomplete.", "Check the upstream (operator upstreams)."},
+	{ChatAttemptsExhausted, grpcAborted, http.StatusBadGateway, typeServer, true, "Send it again as a new job.", "Check the upstream (operator upstreams), then retry the chat (operator jobs retry)."},
 	{ReplyNotStored, grpcAborted, http.StatusBadGateway, typeServer, false, "Ask the operator for the reply; sending the chat again calls the upstream again.", "Take the reply from the dead letter, and raise the limit that the message names."},
 }
 

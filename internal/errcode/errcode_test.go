@@ -363,9 +363,10 @@ func TestShouldRetry(t *testing.T) {
 		typ   string
 	}{
 		{"a full queue", New(QueueFull, "full"), "true", "rate_limit_error"},
-		{"the upstream's 401", New(UpstreamRefused, "401"), "false", "server_error"},
+		{"the upstream's 401", New(UpstreamKeyRefused, "401"), "false", "server_error"},
+		{"the upstream's policy", New(UpstreamRefused, "403"), "false", "server_error"},
 		{"the upstream's unknown model", &Error{Code: UpstreamRefused, HTTPStatus: 404}, "false", "invalid_request_error"},
-		{"the upstream's quota", &Error{Code: UpstreamRefused, HTTPStatus: 429, Type: "insufficient_quota", UpstreamCode: "insufficient_quota"}, "false", "insufficient_quota"},
+		{"the upstream's quota", New(UpstreamQuota, "429"), "false", "server_error"},
 		{"an unknown acceptance", New(AcceptanceUnknown, "no answer"), "false", "server_error"},
 		{"no broker", New(BrokerUnavailable, "away"), "true", "server_error"},
 	} {

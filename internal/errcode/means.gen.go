@@ -61,6 +61,8 @@ var means = map[Code]string{
 	ArchiveFailed:         "The result could not be copied, although the task completed; only a task's archive field has this code.",
 	UpstreamFailed:        "The upstream reported that the job failed.",
 	UpstreamRefused:       "The upstream rejected the request permanently, or its reply exceeds the size limit.",
+	UpstreamKeyRefused:    "The upstream refused genbus's key or its permissions, such as with 401 or 403.",
+	UpstreamQuota:         "Genbus's quota or balance at the upstream is used up, such as after 402.",
 	UpstreamRemoved:       "The job's route or upstream is no longer configured.",
 	UpstreamUnavailable:   "The upstream could not be reached or returned an error.",
 	UpstreamRateLimited:   "The upstream asked genbus to slow down.",

@@ -28,16 +28,15 @@ func (c *call) explain(err error) *errcode.Error {
 }
 
 // passOn converts the upstream's error for the caller. A 4xx response keeps its status and message.
-// But a refusal of our key, whatever its status, and 401, 403 and 407 become upstream_refused,
-// because the caller cannot do anything about them. Exception: 429 stays 429.
+// But a refusal of our key or account, whatever its status, and 401, 403 and 407 do not, because SDKs
+// would blame the caller's key.
 func passOn(err error) *errcode.Error {
 	f := *routes.Fault(err)
 	up, ok := errors.AsType[*upstream.Error](err)
-	if !ok || !up.Reported || up.HTTPStatus < 400 || up.HTTPStatus > 499 {
+	if !ok || !up.Reported || up.Denial != upstream.NotDenied || up.HTTPStatus < 400 || up.HTTPStatus > 499 {
 		return &f
 	}
-	key := up.Scope == upstream.ScopeKey && up.Final && up.HTTPStatus != http.StatusTooManyRequests
-	if key || slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired}, up.HTTPStatus) {
+	if slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired}, up.HTTPStatus) {
 		f.Code = errcode.UpstreamRefused
 		return &f
 	}

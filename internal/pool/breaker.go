@@ -88,3 +88,10 @@ func health(err *upstream.Error) error {
 		return errTrouble
 	}
 }
+
+// failed reports whether a call counts as failed in the upstream's state. This includes a refused
+// key or account. It does not count for the breaker, because the upstream's other keys may work, and
+// without them jobs fail at once instead of waiting.
+func failed(err *upstream.Error) bool {
+	return errors.Is(health(err), errTrouble) || err != nil && err.Denial != upstream.NotDenied
+}

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"errors"
 	"time"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -91,7 +90,7 @@ func (s *Slot) report(by *Chooser, job Job, err *upstream.Error, now time.Time) 
 	}
 	if s.service != nil {
 		s.service.called(err, now)
-		if err != nil && (errors.Is(health(err), errTrouble) || err.Unrouted()) {
+		if failed(err) || err != nil && err.Unrouted() {
 			s.service.noteFailure(err, job, by.route.Name, now)
 		}
 	}

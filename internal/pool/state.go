@@ -27,9 +27,9 @@ type UpstreamState struct {
 	// PausedUntil is the end of a pause that applies to the whole upstream, or zero.
 	PausedUntil time.Time
 	// Calls counts the conclusive calls of the last five minutes, excluding polls. Failed counts
-	// those that failed because of the upstream.
+	// those that failed because of the upstream, or because it refused a key or its account.
 	Calls, Failed int
-	// LastError is the last failure caused by the upstream, without the upstream's text.
+	// LastError is the last of these failures, without the upstream's text.
 	// LastErrorAt is zero if there was none.
 	LastError   string
 	LastErrorAt time.Time
@@ -108,7 +108,7 @@ func future(t, now time.Time) time.Time {
 // called counts a call, unless it is inconclusive about the upstream.
 func (s *service) called(err *upstream.Error, now time.Time) {
 	if result := health(err); !errors.Is(result, errNothing) {
-		s.recent.count(errors.Is(result, errTrouble), now)
+		s.recent.count(failed(err), now)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestStateReportsDecisions(t *testing.T) {
 		if want := (pool.KeyState{Name: "2", InUse: 1, MaxInUse: 3, PausedUntil: begin.Add(7 * time.Second), Status: 429}); two != want {
 			t.Errorf("got %+v, want %+v", two, want)
 		}
-		if u := got[0]; u.Breaker != pool.BreakerClosed || u.Calls != 2 || u.Failed != 0 || u.LastError != "" {
+		if u := got[0]; u.Breaker != pool.BreakerClosed || u.Calls != 2 || u.Failed != 1 || u.LastError != `status 401, code ""` || !u.LastErrorAt.Equal(begin) {
 			t.Errorf("%+v", u)
 		}
 		if u := got[1]; u.Breaker != pool.BreakerOpen || !u.Until.Equal(begin.Add(30*time.Second+1)) || u.Calls != 3 || u.Failed != 2 || u.LastError == "" || !u.LastErrorAt.Equal(begin) {

@@ -110,7 +110,7 @@ func expect(t *testing.T, got []string, want ...string) {
 
 // Answers of upstreams, as their clients classify them.
 var (
-	badKey      = upstream.Error{HTTPStatus: 401, Reported: true, Written: true, Final: true, Scope: upstream.ScopeKey}
+	badKey      = upstream.Error{HTTPStatus: 401, Reported: true, Written: true, Final: true, Scope: upstream.ScopeKey, Denial: upstream.KeyDenied}
 	slowDown    = upstream.Error{HTTPStatus: 429, Reported: true, Written: true, Scope: upstream.ScopeKey}
 	noModel     = upstream.Error{HTTPStatus: 503, Reported: true, Written: true, Final: true, Scope: upstream.ScopeUpstream}
 	unavailable = upstream.Error{HTTPStatus: 503, Reported: true, Written: true, Scope: upstream.ScopeUpstream}

@@ -21,9 +21,16 @@ func Fault(err error) *errcode.Error {
 		said.Code = "" // Code already contains it
 	}
 	return &errcode.Error{
-		Code: of, Message: said.Error(), RetryAfter: up.RetryAfter, Err: err, TimedOut: chat.TimedOut(up),
+		Code: of, Message: blame[of] + said.Error(), RetryAfter: up.RetryAfter, Err: err, TimedOut: chat.TimedOut(up),
 		UpstreamCode: up.Code, UpstreamHTTPStatus: up.HTTPStatus, UpstreamRequestID: up.RequestID,
 	}
+}
+
+// blame begins the messages of errors whose upstream text would make callers look for the fault in
+// their own key or account.
+var blame = map[errcode.Code]string{
+	errcode.UpstreamKeyRefused: "the upstream refused genbus's key, not yours: ",
+	errcode.UpstreamQuota:      "genbus's quota at the upstream is used up, not yours: ",
 }
 
 func code(up *upstream.Error) errcode.Code {
@@ -36,6 +43,10 @@ func code(up *upstream.Error) errcode.Code {
 		return errcode.UpstreamTimeout
 	case up.HTTPStatus == 429 && !up.Final:
 		return errcode.UpstreamRateLimited
+	case up.Final && up.Denial == upstream.QuotaDenied:
+		return errcode.UpstreamQuota
+	case up.Final && up.Denial == upstream.KeyDenied:
+		return errcode.UpstreamKeyRefused
 	// An error that the upstream did not report itself comes from a proxy and may be temporary,
 	// unless it concerns the request.
 	case up.Final && (up.Reported || up.Scope == upstream.ScopeRequest):

@@ -15,7 +15,10 @@ func TestFault(t *testing.T) {
 		want errcode.Code
 	}{
 		"slow down":             {upstream.Error{HTTPStatus: 429, Reported: true, Scope: upstream.ScopeKey}, errcode.UpstreamRateLimited},
-		"no quota":              {upstream.Error{HTTPStatus: 429, Reported: true, Scope: upstream.ScopeKey, Final: true}, errcode.UpstreamRefused},
+		"no quota":              {upstream.Error{HTTPStatus: 429, Reported: true, Scope: upstream.ScopeKey, Final: true, Denial: upstream.QuotaDenied}, errcode.UpstreamQuota},
+		"a bad key":             {upstream.Error{HTTPStatus: 401, Reported: true, Scope: upstream.ScopeKey, Final: true, Denial: upstream.KeyDenied}, errcode.UpstreamKeyRefused},
+		"a gateway's bad key":   {upstream.Error{HTTPStatus: 401, Reported: true, Scope: upstream.ScopeUpstream, Final: true, Denial: upstream.KeyDenied}, errcode.UpstreamKeyRefused},
+		"a key for a while":     {upstream.Error{HTTPStatus: 401, Reported: true, Scope: upstream.ScopeKey, Denial: upstream.KeyDenied}, errcode.UpstreamUnavailable},
 		"no such model":         {upstream.Error{HTTPStatus: 404, Reported: true, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamRefused},
 		"a page for no path":    {upstream.Error{HTTPStatus: 404, Scope: upstream.ScopeUpstream, Final: true}, errcode.UpstreamUnavailable},
 		"a page about the body": {upstream.Error{HTTPStatus: 413, Scope: upstream.ScopeRequest, Final: true}, errcode.UpstreamRefused},

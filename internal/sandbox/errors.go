@@ -111,7 +111,7 @@ func codeOf(status int) string {
 		return "rate_limited"
 	case status == http.StatusUnauthorized:
 		return "invalid_api_key"
-	case status == http.StatusForbidden:
+	case status == http.StatusPaymentRequired, status == http.StatusForbidden:
 		return "insufficient_user_quota"
 	case status >= 500:
 		return "internal_error"

@@ -34,6 +34,18 @@ func (s Scope) String() string {
 	}
 }
 
+// Denial says why an upstream refuses the account behind a key, which only an operator can correct.
+type Denial int
+
+// The denials. The zero value means that the error is not about an account.
+const (
+	NotDenied Denial = iota
+	// KeyDenied means that the key is unknown, expired or not allowed to make the call.
+	KeyDenied
+	// QuotaDenied means that the account's paid quota or balance is used up.
+	QuotaDenied
+)
+
 // OutcomeRow is a rule for judging one kind of answer to a create. Use ByCode or ByStatus to make
 // one.
 //
@@ -50,6 +62,8 @@ type OutcomeRow struct {
 	Text    string
 	Verdict Verdict
 	Scope   Scope
+	// Denial is KeyDenied by default if the row refuses a key for good.
+	Denial Denial
 	// Source names who documented or measured this, or is Inference.
 	Source string
 
@@ -64,12 +78,24 @@ const Inference = "inference"
 
 // ByCode returns a row for a code with any status from 400 to 599.
 func ByCode(code string, v Verdict, s Scope) OutcomeRow {
-	return OutcomeRow{From: 400, To: 599, Code: code, pattern: squeeze(code), Verdict: v, Scope: s}
+	r := ByStatus(400, 599, v, s)
+	r.Code, r.pattern = code, squeeze(code)
+	return r
 }
 
 // ByStatus returns a row for the HTTP statuses from through to.
 func ByStatus(from, to int, v Verdict, s Scope) OutcomeRow {
-	return OutcomeRow{From: from, To: to, Verdict: v, Scope: s}
+	r := OutcomeRow{From: from, To: to, Verdict: v, Scope: s}
+	if v == RefusedForGood && s == ScopeKey {
+		r.Denial = KeyDenied
+	}
+	return r
+}
+
+// Denying sets a row's denial.
+func (r OutcomeRow) Denying(d Denial) OutcomeRow {
+	r.Denial = d
+	return r
 }
 
 // WithText restricts a row to answers whose message contains text, ignoring case.
@@ -148,13 +174,13 @@ func (rows Outcomes) WithSource(source string) Outcomes {
 	return rows
 }
 
-// Judge returns the verdict on an answer other than an acceptance, and sets e.Final and e.Scope.
-// e.Reported must report whether the answer's body was readable.
+// Judge returns the verdict on an answer other than an acceptance, and sets e.Final, e.Scope and
+// e.Denial. e.Reported must report whether the answer's body was readable.
 func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	verdict := Unknown
 	if i := rows.Find(e); i >= 0 {
 		r := rows[i]
-		e.Scope = r.Scope
+		e.Scope, e.Denial = r.Scope, r.Denial
 		switch {
 		case !e.Reported:
 			verdict = r.unread
@@ -167,9 +193,9 @@ func (rows Outcomes) Judge(e *Error, resubmission bool) Verdict {
 	return verdict
 }
 
-// Apply sets e.Final and e.Scope as the row for a call that is not a create says.
+// Apply sets e.Final, e.Scope and e.Denial as the row for a call that is not a create says.
 func (r OutcomeRow) Apply(e *Error) {
-	e.Final, e.Scope = r.Verdict == RefusedForGood && !e.Unrouted(), r.Scope
+	e.Final, e.Scope, e.Denial = r.Verdict == RefusedForGood && !e.Unrouted(), r.Scope, r.Denial
 	e.blame()
 }
 

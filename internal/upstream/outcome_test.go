@@ -29,6 +29,7 @@ var gatewayRows = []sharedRow{
 	{400, 599, "system_memory_overloaded", now, now, who, ScopeUpstream},
 	{400, 599, "system_disk_overloaded", now, now, who, ScopeUpstream},
 	{500, 599, "fail_to_fetch_task", who, who, who, ScopeUpstream},
+	{402, 402, "fail_to_fetch_task", good, good, who, ScopeUpstream},
 	{401, 403, "fail_to_fetch_task", good, good, who, ScopeUpstream},
 }
 
@@ -37,6 +38,7 @@ var statusRows = []sharedRow{
 	{301, 301, "", good, good, good, ScopeUpstream},
 	{307, 308, "", good, good, good, ScopeUpstream},
 	{300, 399, "", who, who, who, ScopeUpstream},
+	{402, 402, "", good, good, who, ScopeKey},
 	{401, 403, "", good, good, who, ScopeKey},
 	{404, 405, "", good, who, now, ScopeUpstream},
 	{408, 408, "", who, who, who, ScopeUpstream},

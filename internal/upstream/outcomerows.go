@@ -26,7 +26,8 @@ var GatewayRows = Outcomes{
 	// The gateway could not read the vendor's answer, so the vendor may have accepted the job.
 	ByCode(passedOn, Unknown, ScopeUpstream).Within(500, 599),
 	// The gateway passes on the vendor's status. The vendor refused the gateway's key, not ours.
-	ByCode(passedOn, RefusedForGood, ScopeUpstream).Within(401, 403),
+	ByCode(passedOn, RefusedForGood, ScopeUpstream).Within(402, 402).Denying(QuotaDenied),
+	ByCode(passedOn, RefusedForGood, ScopeUpstream).Within(401, 403).Denying(KeyDenied),
 }.WithSource("new-api, read and measured")
 
 // named returns a row for a word that names a cause, with any status of an answer. Vendors send such
@@ -38,6 +39,9 @@ func named(code string, v Verdict, s Scope) OutcomeRow {
 	}
 	return ByCode(code, v, s).Within(200, 599)
 }
+
+// quota returns a row for a word that names a used-up quota or balance, like named.
+func quota(code string) OutcomeRow { return named(code, RefusedForGood, ScopeKey).Denying(QuotaDenied) }
 
 // WordRows covers the words by which vendors name a cause that they check before work starts.
 var WordRows = slices.Concat(Outcomes{
@@ -54,15 +58,15 @@ var WordRows = slices.Concat(Outcomes{
 	named("permission_denied", RefusedForGood, ScopeKey),
 	named("permission_*", RefusedForGood, ScopeKey),
 	named("account_deactivated", RefusedForGood, ScopeKey),
-	named("billing_hard_limit*", RefusedForGood, ScopeKey), // sent as 400 and 429
-	named("billing_not_active", RefusedForGood, ScopeKey),
-	named("insufficient_quota", RefusedForGood, ScopeKey),
-	named("insufficient_user_quota", RefusedForGood, ScopeKey),
-	named("*insufficient*quota*", RefusedForGood, ScopeKey), // sent as 403 and 429, also as a type
-	named("insufficient_balance", RefusedForGood, ScopeKey),
-	named("*insufficient*balance*", RefusedForGood, ScopeKey), // MiniMax sends it as 429
-	named("*insufficient*credit*", RefusedForGood, ScopeKey),
-	named("exceeded_current_quota*", RefusedForGood, ScopeKey), // sent as 429
+	quota("billing_hard_limit*"), // sent as 400 and 429
+	quota("billing_not_active"),
+	quota("insufficient_quota"),
+	quota("insufficient_user_quota"),
+	quota("*insufficient*quota*"), // sent as 403 and 429, also as a type
+	quota("insufficient_balance"),
+	quota("*insufficient*balance*"), // MiniMax sends it as 429
+	quota("*insufficient*credit*"),
+	quota("exceeded_current_quota*"), // sent as 429
 	named("content_policy_violation", RefusedForGood, ScopeRequest),
 	named("moderation_blocked", RefusedForGood, ScopeRequest),
 	named("content_filter", RefusedForGood, ScopeRequest),
@@ -71,27 +75,27 @@ var WordRows = slices.Concat(Outcomes{
 	named("unauthenticated", RefusedForGood, ScopeKey),
 	named("access_token_expired", RefusedForGood, ScopeKey),
 	named("service_disabled", RefusedForGood, ScopeKey),
-	named("billing_disabled", RefusedForGood, ScopeKey),
+	quota("billing_disabled"),
 	named("consumer_*", RefusedForGood, ScopeKey), // invalid, suspended
 	named("key_invalid", RefusedForGood, ScopeKey),
 	ByCode("failed_precondition", RefusedForGood, ScopeUpstream).Within(400, 499), // not offered in the caller's country
 }.WithSource("google.rpc.Code, google.api.ErrorReason"), Outcomes{
 	named("throttling*", RefusedForNow, ScopeKey),
-	named("arrearage", RefusedForGood, ScopeKey), // sent as 400
+	quota("arrearage"), // sent as 400
 	named("data_inspection_failed", RefusedForGood, ScopeRequest),
 }.WithSource("DashScope's error codes"), Outcomes{
-	named("account_overdue*", RefusedForGood, ScopeKey),
+	quota("account_overdue*"),
 	named("*sensitive_content*", RefusedForGood, ScopeRequest),
 	named("*risk_detection", RefusedForGood, ScopeRequest),
 }.WithSource("Ark's error codes"), Outcomes{
-	named("budget_exceeded", RefusedForGood, ScopeKey), // sent as 400
-	named("pre_consume_token_quota_failed", RefusedForGood, ScopeKey),
-	named("not_enough_balance", RefusedForGood, ScopeKey),
-	named("1113", RefusedForGood, ScopeKey), // in arrears; sent as 429
+	quota("budget_exceeded"), // sent as 400
+	quota("pre_consume_token_quota_failed"),
+	quota("not_enough_balance"),
+	quota("1113"), // in arrears; sent as 429
 }.WithSource("LiteLLM, new-api, Novita and Zhipu"), Outcomes{
 	ByStatus(400, 400, RefusedForGood, ScopeKey).Beginning("incorrect api key"),
 }.WithSource("xAI; openai/codex#1352"), Outcomes{
-	ByStatus(400, 599, RefusedForGood, ScopeKey).Beginning("insufficient balance"), // sent as 500
+	ByStatus(400, 599, RefusedForGood, ScopeKey).Beginning("insufficient balance").Denying(QuotaDenied), // sent as 500
 }.WithSource("MiniMax-AI/MiniMax-M2#62"))
 
 // MiniMaxRows covers the numbers in MiniMax's base_resp, which come with status 200. Vendor A's
@@ -99,12 +103,12 @@ var WordRows = slices.Concat(Outcomes{
 var MiniMaxRows = Outcomes{
 	named("1002", RefusedForNow, ScopeKey).WithText("rate limit"),
 	named("1004", RefusedForGood, ScopeKey).WithText("login fail"),
-	named("1008", RefusedForGood, ScopeKey).WithText("balance"),
+	quota("1008").WithText("balance"),
 	named("1039", RefusedForNow, ScopeKey).WithText("limit"), // tokens
 	named("1041", RefusedForNow, ScopeKey).WithText("limit"), // connections
 	named("2045", RefusedForNow, ScopeKey).WithText("limit"), // growth of the rate
 	named("2049", RefusedForGood, ScopeKey).WithText("api key"),
-	named("2056", RefusedForGood, ScopeKey).WithText("limit"), // of a 5-hour window
+	quota("2056").WithText("limit"), // of a 5-hour window
 	named("1026", RefusedForGood, ScopeRequest).WithText("sensitive"),
 	named("1027", RefusedForGood, ScopeRequest).WithText("sensitive"),
 	named("1042", RefusedForGood, ScopeRequest).WithText("invisible"),
@@ -123,7 +127,8 @@ var StatusRows = slices.Concat(Outcomes{
 	ByStatus(307, 308, RefusedForGood, ScopeUpstream).Unread(RefusedForGood),
 	ByStatus(300, 399, Unknown, ScopeUpstream),
 }.WithSource("RFC 9110"), Outcomes{
-	ByStatus(401, 403, RefusedForGood, ScopeKey), // key, payment, permission
+	ByStatus(402, 402, RefusedForGood, ScopeKey).Denying(QuotaDenied),
+	ByStatus(401, 403, RefusedForGood, ScopeKey), // key, permission
 	// Unknown path or method; another upstream may support it. If the body is not an error, a proxy
 	// may have no server to ask right now.
 	ByStatus(404, 405, RefusedForGood, ScopeUpstream).Unread(RefusedForNow).FirstOnly(),

@@ -77,6 +77,8 @@ type Error struct {
 	Final bool
 	// Scope is what the failure applies to: the request, the key or the upstream.
 	Scope Scope
+	// Denial is set if the upstream refuses the account behind the key.
+	Denial Denial
 	// Missing is true if a poll's answer says that the upstream does not know the task. The task may
 	// be too new, or its record may be on another server.
 	Missing bool

@@ -75,7 +75,7 @@ func (j *job) attempt() error {
 			// The upstream's text may be as long as a message can be, which would cut off the advice.
 			f.Message = errcode.Clip(f.Message, 1<<10) + "; the upstream may charge for the call, so it was not repeated; set retry_timeouts: true on route " + j.route.Name + " to repeat such calls"
 			return j.fail(r.chunks, f)
-		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.maxAttempts:
+		case (f.Meaning().Retry || maybeProxy(err)) && int(j.chat().GetAttempt()) < j.maxAttempts:
 			if j.waitForUpstream(f, refusals) {
 				return nil
 			}
@@ -142,6 +142,13 @@ func (j *job) start(a pool.UpstreamKey, capacity joblog.Release) error {
 func refusedForNow(err error) bool {
 	var up *upstream.Error
 	return errors.As(err, &up) && !up.Final && (!up.Written || up.Reported && up.HTTPStatus == 429)
+}
+
+// maybeProxy reports whether a refusal of our key may come from a proxy, because its body is no error.
+// The next attempt uses another key.
+func maybeProxy(err error) bool {
+	var up *upstream.Error
+	return errors.As(err, &up) && up.Denial != upstream.NotDenied && !up.Reported
 }
 
 // waitForUpstream waits for the delay that the upstream requested. By default it waits 1 s, doubled

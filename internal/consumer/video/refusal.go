@@ -25,7 +25,9 @@ func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) er
 
 func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) error {
 	f := routes.Fault(cause)
-	f.Code = errcode.UpstreamRefused
+	if cause.Denial == upstream.NotDenied {
+		f.Code = errcode.UpstreamRefused
+	}
 	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Refused(s.task.video(), time.Now(), f.TaskError()) })
 }
 

@@ -42,7 +42,7 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	byCode(CodeStreamTruncated, passing, upstream.ScopeUpstream),
 	byCode(CodeUnreadable, passing, upstream.ScopeUpstream),
 }, upstream.WordRows, upstream.MiniMaxRows, upstream.Outcomes{
-	byCode("billing_*", final, upstream.ScopeKey),
+	byCode("billing_*", final, upstream.ScopeKey).Denying(upstream.QuotaDenied),
 	byCode("resource_exhausted", passing, upstream.ScopeKey),
 
 	byCode("model_not_found", final, upstream.ScopeUpstream),
@@ -67,7 +67,8 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	byCode("unsupported_value", final, upstream.ScopeRequest),
 
 	upstream.ByStatus(300, 399, final, upstream.ScopeUpstream), // redirects are never followed
-	upstream.ByStatus(401, 403, final, upstream.ScopeKey),      // key, payment, permission
+	upstream.ByStatus(402, 402, final, upstream.ScopeKey).Denying(upstream.QuotaDenied),
+	upstream.ByStatus(401, 403, final, upstream.ScopeKey),      // key, permission
 	upstream.ByStatus(404, 405, final, upstream.ScopeUpstream), // unknown model, path or method
 	upstream.ByStatus(408, 408, passing, upstream.ScopeUpstream),
 	// The upstream is already working on the job, so no other upstream key may repeat it.

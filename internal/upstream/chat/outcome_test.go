@@ -119,6 +119,26 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestDenials(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		status          int
+		code, errorType string
+		want            upstream.Denial
+	}{
+		{401, "", "", upstream.KeyDenied}, {403, "", "", upstream.KeyDenied}, {400, "API_KEY_INVALID", "", upstream.KeyDenied},
+		{200, "", "authentication_error", upstream.KeyDenied},
+		{402, "", "", upstream.QuotaDenied}, {402, "invalid_request_error", "", upstream.QuotaDenied}, {200, "402", "", upstream.QuotaDenied},
+		{429, "insufficient_quota", "", upstream.QuotaDenied}, {403, "billing_stopped", "", upstream.QuotaDenied},
+		{429, "", "", upstream.NotDenied}, {400, "", "", upstream.NotDenied}, {403, "moderation_blocked", "", upstream.NotDenied},
+		{500, "", "", upstream.NotDenied},
+	} {
+		if e := judge(&upstream.Error{HTTPStatus: tc.status, Code: tc.code, Type: tc.errorType, Reported: true}); e.Denial != tc.want {
+			t.Errorf("%d %q %q: denial %d, want %d", tc.status, tc.code, tc.errorType, e.Denial, tc.want)
+		}
+	}
+}
+
 // TestOutcomeRows checks that no row is hidden by an earlier one.
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()

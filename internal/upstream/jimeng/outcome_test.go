@@ -82,6 +82,16 @@ func TestCreateOutcome(t *testing.T) {
 	upstreamtest.CheckOutcomes(t, subject, outcomeCases)
 }
 
+func TestDenials(t *testing.T) {
+	t.Parallel()
+	upstreamtest.CheckDenials(t, subject,
+		upstreamtest.Denied{Status: 400, Body: `{"code":50400,"message":"Access Denied"}`, Want: upstream.KeyDenied},
+		upstreamtest.Denied{Status: 400, Body: envelope(100010, "SignatureDoesNotMatch"), Want: upstream.KeyDenied},
+		upstreamtest.Denied{Status: 403, Body: envelope(100012, "LackPolicy"), Want: upstream.KeyDenied},
+		upstreamtest.Denied{Status: 429, Body: `{"code":50430,"message":"x"}`, Want: upstream.NotDenied},
+	)
+}
+
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
 	upstreamtest.CheckRows(t, outcomes, outcomeCases, upstream.VisualRows(200, 599), upstream.SharedRows())

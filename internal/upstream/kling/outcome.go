@@ -12,6 +12,8 @@ func byCode(code string, v upstream.Verdict, s upstream.Scope) upstream.OutcomeR
 	return upstream.ByCode(code, v, s).Within(200, 599)
 }
 
+const quota = upstream.QuotaDenied
+
 // outcomes is the protocol's outcome table. The vendor reports an empty account with status 429.
 //
 // Code 1201 has three meanings that only the message distinguishes: a wrong parameter, an
@@ -23,8 +25,8 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	byCode("1003", upstream.RefusedForGood, upstream.ScopeKey),                         // not valid yet although just created: wrong clock
 	byCode("1004", upstream.RefusedForGood, upstream.ScopeKey),                         // expired although just created: wrong clock
 	byCode("1100", upstream.RefusedForGood, upstream.ScopeKey),                         // account exception
-	byCode("1101", upstream.RefusedForGood, upstream.ScopeKey),                         // account in arrears; sent as 429
-	byCode("1102", upstream.RefusedForGood, upstream.ScopeKey),                         // resource pack used up; sent as 429
+	byCode("1101", upstream.RefusedForGood, upstream.ScopeKey).Denying(quota),          // account in arrears; sent as 429
+	byCode("1102", upstream.RefusedForGood, upstream.ScopeKey).Denying(quota),          // resource pack used up; sent as 429
 	byCode("1103", upstream.RefusedForGood, upstream.ScopeKey),                         // no permission
 	byCode("1200", upstream.RefusedForGood, upstream.ScopeRequest),                     // bad parameters
 	byCode("1201", upstream.Unknown, upstream.ScopeRequest).WithText("already exists"), // a task has this external_task_id

@@ -86,6 +86,19 @@ func TestCreateOutcome(t *testing.T) {
 	upstreamtest.CheckOutcomes(t, subject, outcomeCases())
 }
 
+func TestDenials(t *testing.T) {
+	t.Parallel()
+	upstreamtest.CheckDenials(t, subject,
+		upstreamtest.Denied{Status: 401, Body: `{"code":1002,"message":"x"}`, Want: upstream.KeyDenied},
+		upstreamtest.Denied{Status: 403, Body: `{"code":1103,"message":"x"}`, Want: upstream.KeyDenied},
+		upstreamtest.Denied{Status: 429, Body: `{"code":1304,"message":"x"}`, Want: upstream.KeyDenied},
+		upstreamtest.Denied{Status: 429, Body: `{"code":1101,"message":"x"}`, Want: upstream.QuotaDenied},
+		upstreamtest.Denied{Status: 429, Body: `{"code":1102,"message":"x"}`, Want: upstream.QuotaDenied},
+		upstreamtest.Denied{Status: 429, Body: `{"code":"fail_to_fetch_task","message":"{\"code\":1101,\"message\":\"x\"}","data":null}`, Want: upstream.QuotaDenied},
+		upstreamtest.Denied{Status: 429, Body: `{"code":1302,"message":"x"}`, Want: upstream.NotDenied},
+	)
+}
+
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
 	upstreamtest.CheckRows(t, outcomes, outcomeCases(), upstream.SharedRows())

@@ -85,6 +85,9 @@ func (c Outcome) compare(t *testing.T, sub upstream.Submission, want upstream.Ve
 	if e.Scope != c.Scope {
 		t.Errorf("the error is about the %v, want the %v (%v)", e.Scope, c.Scope, e)
 	}
+	if want == upstream.RefusedForGood && c.Scope != upstream.ScopeUpstream && (e.Denial != upstream.NotDenied) != (c.Scope == upstream.ScopeKey) {
+		t.Errorf("the error about the %v has denial %d (%v)", c.Scope, e.Denial, e)
+	}
 	if e.Final != (want == upstream.RefusedForGood) || !e.Written || e.HTTPStatus != c.Status || e.RequestID != "req-1" {
 		t.Errorf("error = %+v does not fit the verdict %v", e, want)
 	}

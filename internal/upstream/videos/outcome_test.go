@@ -63,6 +63,14 @@ func TestCreateOutcome(t *testing.T) {
 	upstreamtest.CheckOutcomes(t, subject, slices.Concat(outcomeCases, upstreamtest.MiniMaxOutcomes))
 }
 
+func TestDenials(t *testing.T) {
+	t.Parallel()
+	upstreamtest.CheckDenials(t, subject,
+		upstreamtest.Denied{Status: 200, Body: `{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`, Want: upstream.QuotaDenied},
+		upstreamtest.Denied{Status: 200, Body: `{"base_resp":{"status_code":2049,"status_msg":"invalid api key"}}`, Want: upstream.KeyDenied},
+	)
+}
+
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
 	upstreamtest.CheckRows(t, outcomes, outcomeCases, upstream.VisualRows(400, 599), upstream.MiniMaxRows, upstream.SharedRows())
