@@ -122,13 +122,13 @@ func TestAReadOnlyKeyChangesNothing(t *testing.T) {
 // told why, unlike an unknown or expired key.
 func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	t.Parallel()
-	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator key"
+	const endedKey, viewerKey, itIsTheOperators = "gb_ended-0123456789abcdef", "gb_read-only-0123456789abcdef", "is an operator key"
 	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, func(c *config.Config) {
 		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{
 			Name: "past", KeyEnv: "PAST", Key: config.NewSecret(endedKey), NotAfter: time.Now().Add(-time.Hour).Format(time.RFC3339),
-		})
+		}, config.OperatorKey{Name: "viewer", KeyEnv: "VIEWER", Key: config.NewSecret(viewerKey), ReadOnly: true})
 	})
-	keys := map[string]bool{opsKey: true, endedKey: false, "gb_nobody-0123456789abcdef": false, "": false} // by key: whether the answer identifies it as an operator key
+	keys := map[string]bool{opsKey: true, viewerKey: true, endedKey: false, "gb_nobody-0123456789abcdef": false, "": false} // by key: whether the answer identifies it as an operator key
 	conn := w.Dial()
 	for _, s := range []grpc.ServiceDesc{genbusv1grpc.VideoService_ServiceDesc, genbusv1grpc.ChatService_ServiceDesc, genbusv1grpc.ModelService_ServiceDesc} {
 		for _, method := range methods(s) {
