@@ -57,7 +57,8 @@ type Options struct {
 	// none.
 	Header func(ctx context.Context, h nats.Header)
 	// Notice receives notices about an accepted job, such as NoticeRoutePaused, before SubmitVideo
-	// or SubmitChat returns. Default: notices are dropped.
+	// or SubmitChat returns. A notice begins with its code. mime.ParseMediaType returns the code and
+	// the parameters: reason and until (RFC 3339) of a pause, if known. Default: notices are dropped.
 	Notice func(jobID, notice string)
 	// Logger receives problems that the client recovers from: lost connections, unreadable streams,
 	// failing handlers. Prompts and results are never logged. Default: no logging.
@@ -77,7 +78,7 @@ type Client struct {
 	log    *slog.Logger
 }
 
-// NoticeRoutePaused reports that a job waits because an operator has paused its route.
+// NoticeRoutePaused is the code of a notice that a job waits because an operator has paused its route.
 const NoticeRoutePaused = string(ErrRoutePaused)
 
 // New returns a client on nc, which may be reconnecting. Set nats.MaxReconnects(-1) on nc to

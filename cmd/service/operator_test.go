@@ -453,17 +453,29 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	if again := c.ok("routes"); again != first || !strings.Contains(again, "paused since ") {
 		t.Errorf("paused again:\n%s\nbefore:\n%s", again, first)
 	}
+	if out := c.ok("pause", "video", config.SandboxVideoRoute, "--reason", "repair", "--for", "2h"); !strings.Contains(out, " by ops until ") || !strings.Contains(out, " (repair)") {
+		t.Errorf("pause with a reason and an end printed\n%s", out)
+	}
+	if out := c.ok("audit"); !strings.Contains(out, "done until ") || !strings.Contains(out, " (repair)") {
+		t.Errorf("audit printed\n%s", out)
+	}
+	if out, code := c.run("pause", "video", config.SandboxVideoRoute, "--for", "721h"); code != command.ExitUsage || !strings.Contains(out, "must be positive and at most 720h") {
+		t.Errorf("a pause that is too long: %d\n%s", code, out)
+	}
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
+	var until time.Time
 	await(t, "the waiting job", func() bool {
 		var list struct {
 			Routes []struct {
 				Name, Waiting string
 				Paused        bool
+				Pause         struct{ Until time.Time }
 			}
 		}
 		c.into(&list, "routes")
 		for _, r := range list.Routes {
 			if r.Name == config.SandboxVideoRoute && r.Paused && r.Waiting == "1" {
+				until = r.Pause.Until
 				return true
 			}
 		}
@@ -472,7 +484,7 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	if status := w.statusOf(t, id); status != "queued" {
 		t.Errorf("the job of a paused route is %s", status)
 	}
-	const notice = "waits because an operator paused its route (route_paused)\n"
+	notice := "waits because an operator paused its route until " + until.Format(time.RFC3339) + ", reason: repair (route_paused)\n"
 	for _, by := range [][]string{{"--server", w.GRPCAddr().String()}, {"--nats", w.NATSURL(), "--tenant", "acme"}} {
 		tenant := userCommand{t: t, env: []string{"GENBUS_API_KEY=acme-0123456789abcdef"}, args: by}
 		await(t, "the notice of a submission", func() bool {

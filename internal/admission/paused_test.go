@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,12 +43,13 @@ func TestRunning(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := js.PauseConsumer(t.Context(), work, durable, time.Now().Add(time.Hour)); err != nil {
+		until := time.Now().Add(time.Hour)
+		if _, err := js.PauseConsumer(t.Context(), work, durable, until); err != nil {
 			t.Fatal(err)
 		}
 		becomes(errcode.RoutePaused)
-		if f := errcode.From(s.Running(t.Context(), subject.Chat, config.SandboxChatRoute)); f.RetryAfter == 0 {
-			t.Error("no advice when to try again")
+		if f := errcode.From(s.Running(t.Context(), subject.Chat, config.SandboxChatRoute)); f.RetryAfter != time.Minute || !strings.Contains(f.Message, " until "+until.UTC().Format(time.RFC3339)) {
+			t.Errorf("refused with %v, retry after %s", f, f.RetryAfter)
 		}
 
 		noTime, end := context.WithCancel(t.Context())

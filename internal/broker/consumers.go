@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // EnsureConsumer creates or updates a durable consumer, unless a newer version of genbus has
-// configured it.
+// configured it. The pause of a route stays.
 func (s *Streams) EnsureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	want.Metadata = maps.Clone(want.Metadata)
 	if want.Metadata == nil {
@@ -63,8 +65,14 @@ func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetst
 
 func (s *Streams) ensureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	have, err := s.admin.js.Consumer(ctx, stream, want.Durable)
-	if err == nil && newer(have.CachedInfo().Config.Metadata) {
-		return have, nil
+	if err == nil {
+		metadata := have.CachedInfo().Config.Metadata
+		if newer(metadata) {
+			return have, nil
+		}
+		if pause, ok := metadata[subject.MetadataPause]; ok {
+			want.Metadata[subject.MetadataPause] = pause
+		}
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"mime"
 	"os"
 
 	"google.golang.org/grpc"
@@ -16,8 +17,15 @@ import (
 // result, which a program may read.
 func printNotice(jobID, notice string) {
 	text := "notice " + notice
-	if notice == client.NoticeRoutePaused {
-		text = "the job waits because an operator paused its route (" + notice + ")"
+	if code, of, _ := mime.ParseMediaType(notice); code == client.NoticeRoutePaused {
+		text = "the job waits because an operator paused its route"
+		if until := of["until"]; until != "" {
+			text += " until " + until
+		}
+		if reason := of["reason"]; reason != "" {
+			text += ", reason: " + reason
+		}
+		text += " (" + code + ")"
 	}
 	fmt.Fprintf(os.Stderr, "genbus: %s: %s\n", clean(jobID), clean(text))
 }

@@ -89,5 +89,5 @@ func auditOutcome(r *genbusv1.AuditRecord) string {
 	if r.GetEdited() {
 		out += ", edited"
 	}
-	return out
+	return out + endAndReason(r.GetUntil(), r.GetReason())
 }

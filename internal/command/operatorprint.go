@@ -162,7 +162,7 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tHELD\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
 }
 
-// routeState describes whether a route runs, who paused it, and whether its state is incomplete.
+// routeState describes whether a route runs, its pause, and whether its state is incomplete.
 func routeState(r *genbusv1.RouteState) string {
 	state := "running"
 	switch {
@@ -173,13 +173,26 @@ func routeState(r *genbusv1.RouteState) string {
 	case r.GetPaused():
 		state = "paused"
 	}
-	if r.GetPausedSince() != nil {
-		state += fmt.Sprintf(" since %s by %s", moment(r.GetPausedSince()), r.GetPausedBy())
+	p := r.GetPause()
+	if p.GetSince() != nil {
+		state += fmt.Sprintf(" since %s by %s", moment(p.GetSince()), p.GetBy())
 	}
+	state += endAndReason(p.GetUntil(), p.GetReason())
 	if r.GetIncomplete() {
 		state += ", incomplete"
 	}
 	return state
+}
+
+// endAndReason describes the end and the reason of a pause, if any.
+func endAndReason(until *timestamppb.Timestamp, reason string) (text string) {
+	if until != nil {
+		text = " until " + moment(until)
+	}
+	if reason != "" {
+		text += " (" + reason + ")"
+	}
+	return text
 }
 
 // cells joins the cells of a row. It cleans them because text from other sources must not control

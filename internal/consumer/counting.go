@@ -96,7 +96,7 @@ func (c *counter) countInbox(ctx context.Context, in *countedInbox) {
 // wake interrupts the route's long request if jobs are ready, because the request should already
 // have received them.
 func (r *countedRoute) wake(n queue.Counts) {
-	if n.Ready > 0 && !n.Paused {
+	if n.Ready > 0 && n.Pause == nil {
 		r.idle.interrupt()
 	}
 }
@@ -130,7 +130,7 @@ func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
 	jobs := c.queue.Route(r.id.kind, r.id.name)
 	n := jobs.Counts()
 	r.metrics.Waiting(n.Ready+n.Backlog, n.Tenants)
-	r.metrics.Paused(n.Paused)
+	r.metrics.Paused(n.Pause != nil)
 	age := time.Duration(0)
 	var err error
 	if n.Ready+n.Backlog > 0 {

@@ -16,7 +16,7 @@ var headers = []header{
 	{name: subject.HeaderTraceParent, description: "W3C trace context."},
 	{name: subject.HeaderTraceState, description: "Vendor part of the trace context."},
 	{name: subject.HeaderJobID, description: "ID of the job."},
-	{name: subject.HeaderNotice, description: "Notice that the job waits because an operator paused its route.", enum: []any{"route_paused"}},
+	{name: subject.HeaderNotice, description: "Notice that the job waits because an operator paused its route: route_paused, with the parameters reason and until (RFC 3339) if known, in the syntax of Content-Disposition."},
 	{name: subject.HeaderVersion, description: "Version of the event, in decimal: 1, 2, 3... without gaps for one job."},
 	{name: subject.HeaderStatus, description: "Status of the job.", enum: statuses},
 	{name: subject.HeaderCreatedAt, description: "Time of the job's acceptance, RFC 3339."},

@@ -32,18 +32,17 @@ type Operator struct {
 
 // New returns an Operator with all its parts.
 func New(p *parts.Parts, member *fleet.Member, cancel Cancel) Operator {
-	record := audit.Log{Broker: p.Broker, Logger: p.Logger}
 	o := Operator{
 		DeadLetters: &DeadLetterActions{
 			Config: p.Config, Names: p.Broker.Names(), Streams: deadletter.Streams{Broker: p.Broker}, Log: p.Log, Bodies: p.Bodies,
 			Uploads: p.Uploads, Admission: p.Admission, Items: p.Queue.Items, Routes: p.Routes, Logger: p.Logger,
 		},
 		Routes: &Routes{
-			Config: p.Config, Table: p.Routes, Queue: p.Queue, Rates: p.Index, Audit: record,
+			Config: p.Config, Table: p.Routes, Queue: p.Queue, Rates: p.Index,
 			Ender: orphans.Ender{Log: p.Log, Queue: p.Queue, DeadLetters: p.DeadLetters, Logger: p.Logger},
 		},
 		Jobs:     Jobs{Log: p.Log, Index: p.Index, Queue: p.Queue, Eraser: p.Eraser, Fleet: member},
-		Audit:    record,
+		Audit:    audit.Log{Broker: p.Broker, Logger: p.Logger},
 		Replicas: Replicas{Fleet: member},
 		Tenants:  Tenants{Index: p.Index, Config: p.Config, Fleet: member, Bodies: p.Bodies},
 		Streams:  Streams{Broker: p.Broker},

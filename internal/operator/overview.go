@@ -21,8 +21,6 @@ const (
 	// one.
 	overviewEvery    = time.Second
 	overviewPatience = 5 * time.Second
-	// pausedByEvery is how long a lookup of who paused a route is reused.
-	pausedByEvery = 10 * time.Second
 )
 
 // Overview builds the data for an overview of the whole service. It builds at most one overview per
@@ -42,15 +40,6 @@ type snapshot struct {
 	done  chan struct{} // closed once the fields below are set
 	out   *genbusv1.GetOverviewResponse
 	err   error
-
-	pausers map[string]pauser // by route; those of the previous snapshot until this one is built
-}
-
-// pauser is the result of looking up who paused a route.
-type pauser struct {
-	at    time.Time
-	since *timestamppb.Timestamp
-	by    string
 }
 
 // NewOverview returns an Overview of the given parts.
@@ -66,7 +55,7 @@ func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, erro
 	if first {
 		// Other callers may wait for the same overview, so the end of this call must not stop it.
 		making, cancel := context.WithTimeout(context.WithoutCancel(ctx), overviewPatience)
-		s.out, s.err = p.build(making, s)
+		s.out, s.err = p.build(making)
 		cancel()
 		close(s.done)
 		return s.out, s.err
@@ -91,19 +80,17 @@ func (p *Overview) Outdate() {
 func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var known map[string]pauser
 	if s = p.latest; s != nil {
 		select {
 		case <-s.done:
 			if now.Sub(s.began) < overviewEvery {
 				return s, false
 			}
-			known = s.pausers
 		default:
 			return s, false
 		}
 	}
-	p.latest = &snapshot{began: now, done: make(chan struct{}), pausers: known}
+	p.latest = &snapshot{began: now, done: make(chan struct{})}
 	return p.latest, true
 }
 
@@ -115,19 +102,15 @@ const (
 	partReplicas    = "replicas"
 )
 
-// build builds an overview for a snapshot. It leaves out parts that fail and names them in Missing.
+// build builds an overview. It leaves out parts that fail and names them in Missing.
 // It returns an error if routes, index and dead letters all fail.
-func (p *Overview) build(ctx context.Context, of *snapshot) (*genbusv1.GetOverviewResponse, error) {
+func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
 	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
 	var states []*genbusv1.RouteState
 	var rates jobtable.Rates
 	var noRoutes, noIndex, noLetters, noReplicas error
 	var parts sync.WaitGroup
-	parts.Go(func() {
-		if states, noRoutes = p.routes.states(ctx); noRoutes == nil {
-			of.pausers = p.addPausers(ctx, states, of.pausers)
-		}
-	})
+	parts.Go(func() { states, noRoutes = p.routes.states(ctx) })
 	parts.Go(func() { rates, noIndex = p.routes.Rates.Rates(ctx) })
 	parts.Go(func() {
 		var n deadletter.Counts
@@ -173,26 +156,6 @@ func minutes(of []jobtable.Minute) []*genbusv1.RouteMinute {
 		out[i] = &genbusv1.RouteMinute{Accepted: m.Accepted, Started: m.Started, Ended: m.Ended, Failed: m.Failed}
 	}
 	return out
-}
-
-// addPausers sets who paused each paused route. A lookup reads the route's audit records, so
-// addPausers reuses recent results from known.
-func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState, known map[string]pauser) map[string]pauser {
-	pausers := map[string]pauser{}
-	for _, s := range states {
-		if !s.GetPaused() {
-			continue
-		}
-		name := s.GetKind() + " " + s.GetName()
-		by, found := known[name]
-		if !found || time.Since(by.at) > pausedByEvery {
-			by = pauser{at: time.Now()}
-			by.since, by.by = p.routes.pausedBy(ctx, s.GetKind(), s.GetName())
-		}
-		pausers[name] = by
-		s.PausedSince, s.PausedBy = by.since, by.by
-	}
-	return pausers
 }
 
 // healths merges the upstreams of all replicas by name.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -44,7 +45,8 @@ func TestOverview(t *testing.T) {
 		}).start()
 		r.end(r.admit(subject.Video, "done", videoBody).Name())
 		r.end(r.admit(subject.Video, "failed", `{"model":"sandbox-video:statuses=in_progress|failed","prompt":"x"}`).Name())
-		if _, err := r.Pause(t.Context(), "video", route); err != nil {
+		paused, err := r.Pause(t.Context(), &genbusv1.PauseRouteRequest{Kind: "video", Name: route, Reason: "repair", Duration: durationpb.New(time.Hour)}, "ann")
+		if err != nil {
 			t.Fatal(err)
 		}
 		waiting := r.admit(subject.Video, "waits", videoBody)
@@ -75,7 +77,7 @@ func TestOverview(t *testing.T) {
 		}
 		of := videoRoute(got)
 		want := &genbusv1.RouteState{
-			Kind: "video", Name: route, Paused: true, Waiting: 1, MaxInFlight: of.GetRoute().GetMaxInFlight(), OldestWaiting: waiting.Job.GetCreatedAt(),
+			Kind: "video", Name: route, Paused: true, Pause: paused.GetPause(), Waiting: 1, MaxInFlight: of.GetRoute().GetMaxInFlight(), OldestWaiting: waiting.Job.GetCreatedAt(),
 			StartsLastMinute: &of.GetMinutes()[len(of.GetMinutes())-2].Started, ReadyWindow: 7,
 		}
 		if diff := cmp.Diff(want, of.GetRoute(), protocmp.Transform()); diff != "" || len(of.GetMinutes()) != 60 || of.GetRoute().GetMaxInFlight() == 0 {
@@ -211,7 +213,7 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	})
 	build := func() *genbusv1.GetOverviewResponse {
 		t.Helper()
-		got, err := all.build(t.Context(), &snapshot{})
+		got, err := all.build(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +254,7 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	r.Rates = jobindex.New(jobindex.Options{Log: r.o.Log, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}) // never ready
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if got, err := all.build(ended, &snapshot{}); err == nil {
+	if got, err := all.build(ended); err == nil {
 		t.Errorf("of nothing: %v", got)
 	}
 }
@@ -306,7 +308,7 @@ func BenchmarkOverview(b *testing.B) {
 	all := r.overview(func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: "me"} })
 	b.ReportAllocs()
 	for b.Loop() {
-		if got, err := all.build(b.Context(), &snapshot{}); err != nil || len(got.GetRoutes()) != 20 || got.GetDeadLetters().GetOther() != 100 {
+		if got, err := all.build(b.Context()); err != nil || len(got.GetRoutes()) != 20 || got.GetDeadLetters().GetOther() != 100 {
 			b.Fatal(got, err)
 		}
 	}

@@ -2,9 +2,12 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -13,7 +16,6 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/jobtable"
-	"github.com/genbus/genbus/internal/operator/audit"
 	"github.com/genbus/genbus/internal/operator/orphans"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
@@ -21,13 +23,14 @@ import (
 )
 
 // A route is paused by pausing its durable consumer. JetStream then delivers the route's messages
-// to no replica. The pause survives restarts, and it also survives when a starting replica updates
-// the consumer. (In server 2.15, creating a consumer that already exists keeps the existing
-// pause_until, on one node and on three.)
+// to no replica, until the pause ends. The pause survives restarts, and it also survives when a
+// starting replica updates the consumer. (In server 2.15, creating a consumer that already exists
+// keeps the existing pause_until, on one node and on three.)
 
 const (
-	// pausedYears is the length of a pause in JetStream. For operators, a pause lasts until Resume.
-	pausedYears = 100
+	// maxPause and maxReason, in characters, bound a pause and its reason.
+	maxPause  = 30 * 24 * time.Hour
+	maxReason = 200
 	// pauseWithin bounds the wait until all servers have applied a pause. A cluster answers as soon
 	// as the pause has been proposed.
 	pauseWithin = 5 * time.Second
@@ -40,7 +43,6 @@ type Routes struct {
 	Queue  *queue.Queue
 	Rates  *jobindex.Index
 	Ender  orphans.Ender
-	Audit  audit.Log
 }
 
 // RouteStates returns the state of each configured route across all replicas, sorted by kind and
@@ -52,9 +54,6 @@ func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error
 	}
 	rates, err := p.Rates.Rates(ctx)
 	for _, s := range states {
-		if s.GetPaused() {
-			s.PausedSince, s.PausedBy = p.pausedBy(ctx, s.GetKind(), s.GetName())
-		}
 		if err == nil {
 			s.StartsLastMinute = startsLastMinute(rates, s)
 		}
@@ -67,7 +66,7 @@ func startsLastMinute(rates jobtable.Rates, s *genbusv1.RouteState) *uint32 {
 	return &rates.Of(subject.Kind(s.GetKind()), s.GetName())[jobtable.RateMinutes-2].Started
 }
 
-// states returns the states of all configured routes, without pausers and rates.
+// states returns the states of all configured routes, without rates.
 func (p *Routes) states(ctx context.Context) ([]*genbusv1.RouteState, error) {
 	all := slices.Clone(p.Config.Now().Routes)
 	slices.SortFunc(all, func(a, b config.Route) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
@@ -86,18 +85,33 @@ func (p *Routes) states(ctx context.Context) ([]*genbusv1.RouteState, error) {
 	return out, nil
 }
 
-// Pause stops all replicas from submitting waiting jobs of a route until Resume. Held jobs
+// Pause stops all replicas from submitting waiting jobs of a route until the pause ends. Held jobs
 // continue. Pause returns once it is in effect.
-func (p *Routes) Pause(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
-	return p.setPaused(ctx, kind, name, time.Now().AddDate(pausedYears, 0, 0))
+func (p *Routes) Pause(ctx context.Context, m *genbusv1.PauseRouteRequest, by string) (*genbusv1.RouteState, error) {
+	pause := queue.Pause{Since: time.Now(), By: by, Reason: m.GetReason()}
+	var wrong []errcode.Violation
+	if utf8.RuneCountInString(pause.Reason) > maxReason || strings.ContainsFunc(pause.Reason, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+		wrong = append(wrong, errcode.Violation{Field: "reason", Description: fmt.Sprintf("must be one line of at most %d characters", maxReason)})
+	}
+	if m.GetDuration() != nil {
+		d := m.GetDuration().AsDuration()
+		if d <= 0 || d > maxPause {
+			wrong = append(wrong, errcode.Violation{Field: "duration", Description: fmt.Sprintf("must be positive and at most %dh", maxPause/time.Hour)})
+		}
+		pause.Until = pause.Since.Add(d)
+	}
+	if wrong != nil {
+		return nil, errcode.Invalid(wrong)
+	}
+	return p.change(ctx, m.GetKind(), m.GetName(), func(ctx context.Context, r *queue.Route) error { return r.Pause(ctx, pause) })
 }
 
-// Resume undoes Pause.
+// Resume ends a pause.
 func (p *Routes) Resume(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
-	return p.setPaused(ctx, kind, name, time.Time{})
+	return p.change(ctx, kind, name, func(ctx context.Context, r *queue.Route) error { return r.Resume(ctx) })
 }
 
-func (p *Routes) setPaused(ctx context.Context, kind, name string, until time.Time) (*genbusv1.RouteState, error) {
+func (p *Routes) change(ctx context.Context, kind, name string, change func(context.Context, *queue.Route) error) (*genbusv1.RouteState, error) {
 	r, err := p.route(kind, name)
 	if err != nil {
 		return nil, err
@@ -105,7 +119,7 @@ func (p *Routes) setPaused(ctx context.Context, kind, name string, until time.Ti
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseWithin,
 		errcode.New(errcode.AcceptanceUnknown, "%s route %s: not all servers applied the change within %s; list the routes, and call again", kind, name, pauseWithin))
 	defer cancel()
-	if err := p.queue(r).Pause(ctx, until); err != nil {
+	if err := change(ctx, p.queue(r)); err != nil {
 		return nil, err
 	}
 	return p.state(ctx, r)
@@ -128,9 +142,6 @@ func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteStat
 		return nil, err
 	}
 	out := routeState(r, state)
-	if state.Paused {
-		out.PausedSince, out.PausedBy = p.pausedBy(ctx, r.Kind, r.Name)
-	}
 	if rates, err := p.Rates.Rates(ctx); err == nil {
 		out.StartsLastMinute = startsLastMinute(rates, out)
 	}
@@ -138,30 +149,24 @@ func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteStat
 }
 
 func routeState(r config.Route, s queue.State) *genbusv1.RouteState {
-	out := &genbusv1.RouteState{
-		Kind: r.Kind, Name: r.Name, Paused: s.Paused, Waiting: s.Waiting, InHand: s.Held, MaxInFlight: s.MaxInFlight, Draining: r.Draining,
-		ReadyWindow: uint64(s.ReadyWindow), Incomplete: s.Incomplete,
+	return &genbusv1.RouteState{
+		Kind: r.Kind, Name: r.Name, Paused: s.Pause != nil, Pause: RoutePause(s.Pause), Waiting: s.Waiting, InHand: s.Held, MaxInFlight: s.MaxInFlight, Draining: r.Draining,
+		ReadyWindow: uint64(s.ReadyWindow), Incomplete: s.Incomplete, OldestWaiting: moment(s.Oldest),
 	}
-	if !s.Oldest.IsZero() {
-		out.OldestWaiting = timestamppb.New(s.Oldest)
-	}
-	return out
 }
 
-// pausedBy returns the time and operator of the first pause since the last resume, according to the
-// audit log.
-func (p *Routes) pausedBy(ctx context.Context, kind, name string) (since *timestamppb.Timestamp, by string) {
-	records, err := p.Audit.OfRoute(ctx, kind, name)
-	if err != nil {
-		return nil, ""
+// RoutePause returns a pause for operators, or nil.
+func RoutePause(p *queue.Pause) *genbusv1.RoutePause {
+	if p == nil {
+		return nil
 	}
-	for _, a := range slices.Backward(records) {
-		switch done := a.GetOutcome() == genbusv1.AuditRecord_OUTCOME_DONE; {
-		case done && a.GetAction() == "ResumeRoute":
-			return since, by
-		case done && a.GetAction() == "PauseRoute":
-			since, by = a.GetTime(), a.GetOperator()
-		}
+	return &genbusv1.RoutePause{Since: moment(p.Since), By: p.By, Reason: p.Reason, Until: moment(p.Until)}
+}
+
+// moment returns a timestamp, or nil for the zero time.
+func moment(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
 	}
-	return since, by
+	return timestamppb.New(t)
 }

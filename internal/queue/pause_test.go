@@ -7,6 +7,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/queue"
 )
 
 // TestAResumedRouteDeliversToWhoWaits proves that a resumed route delivers waiting jobs to a
@@ -17,7 +18,7 @@ func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 		h := newReplica(t, open(t), 100)
 		h.admit(t, "acme", "")
 		for end := time.Now().Add(patience); ; {
-			if err := h.route.Pause(t.Context(), time.Now().Add(time.Hour)); err != nil {
+			if err := h.route.Pause(t.Context(), queue.Pause{}); err != nil {
 				t.Fatal(err)
 			}
 			asked, err := h.b.Conn().SubscribeSync(h.b.Conn().NewInbox())
@@ -34,7 +35,7 @@ func TestAResumedRouteDeliversToWhoWaits(t *testing.T) {
 				lost, _, _ := asked.Pending()
 				return err == nil && info.NumWaiting == 1 || lost > 0
 			})
-			if err := h.route.Pause(t.Context(), time.Time{}); err != nil {
+			if err := h.route.Resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			m, err := asked.NextMsg(2 * patience)

@@ -2,8 +2,10 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +28,7 @@ const (
 	// delivers them only at the next heartbeat of those requests or with the next message
 	// (nats-server 2.15.2).
 	resumeIn = 200 * time.Millisecond
-	// pausePoll is how often Pause checks whether the change has taken effect.
+	// pausePoll is how often Pause and Resume check whether the change has taken effect.
 	pausePoll = 20 * time.Millisecond
 )
 
@@ -48,7 +50,7 @@ type Route struct {
 	ready      atomic.Uint64 // jobs not yet delivered by the durable consumer
 	inBacklog  atomic.Uint64 // jobs in the backlog
 	stale      atomic.Bool   // the last read of inBacklog failed
-	paused     atomic.Bool
+	pause      atomic.Pointer[Pause]
 	counted    atomic.Int64 // time of the last read in Unix nanoseconds; recount sets it to a new value below 1
 	added      atomic.Bool  // this replica has added to the backlog since its dispatcher last looked
 	refreshing atomic.Bool  // a read is in progress; other callers do not wait for it
@@ -106,31 +108,74 @@ func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
 	return r.ready.Load() + r.inBacklog.Load(), r.backlog.tenants()
 }
 
-// Paused reports whether an operator has paused the route, as of about a second ago. While
-// JetStream is unavailable, it returns the last known value, initially false.
-func (r *Route) Paused(ctx context.Context) bool {
+// Paused returns the route's pause as of about a second ago, or nil. While JetStream is
+// unavailable, it returns the last known pause until that ends, initially nil.
+func (r *Route) Paused(ctx context.Context) *Pause {
 	if !r.fresh(countInterval) && r.b.Trouble() == nil {
 		ctx, cancel := context.WithTimeout(ctx, pausedWithin)
 		defer cancel()
 		r.refresh(ctx, countInterval)
 	}
-	return r.paused.Load()
+	return r.lastPause()
 }
 
-// Pause stops deliveries of the route's jobs to all replicas until the given time. The zero time
-// resumes them. Pause returns when the change has taken effect or when ctx ends. It must check this
-// itself, because a cluster answers as soon as the change is proposed.
-func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
-	pauses := !until.IsZero()
-	if !pauses {
-		var info *jetstream.ConsumerInfo
-		if info, err = r.Info(ctx); err == nil {
-			if !info.Paused {
-				return nil
-			}
-			until = info.TimeStamp.Add(resumeIn)
-		}
+// lastPause returns the last known pause, or nil if there is none or it has ended.
+func (r *Route) lastPause() *Pause {
+	if p := r.pause.Load(); p != nil && !p.over(time.Now()) {
+		return p
 	}
+	return nil
+}
+
+// Pause stops deliveries of the route's jobs to all replicas. If the route is already paused, p
+// replaces the pause, except for Since. Pause returns when the change has taken effect or when ctx
+// ends.
+func (r *Route) Pause(ctx context.Context, p Pause) error {
+	if p.Until.IsZero() {
+		p.Until = noEnd
+	}
+	info, err := r.Info(ctx)
+	if err == nil {
+		if old := pauseOf(info); old != nil && !old.Since.IsZero() {
+			p.Since = old.Since
+		}
+		err = r.describe(ctx, info.Config, p)
+	}
+	return r.pauseUntil(ctx, p.Until, err, func(info *jetstream.ConsumerInfo) bool {
+		return info.Config.PauseUntil != nil && info.Config.PauseUntil.Equal(p.Until)
+	})
+}
+
+// describe stores a pause in the consumer's metadata, where it applies once the consumer is paused
+// until the same time. JetStream cannot change both at once. Nor can it compare and set: a starting
+// replica that configures the consumer between Info and describe loses its change.
+func (r *Route) describe(ctx context.Context, c jetstream.ConsumerConfig, p Pause) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	c.Metadata = maps.Clone(c.Metadata)
+	c.Metadata[subject.MetadataPause] = string(data)
+	_, err = r.b.JetStream().UpdateConsumer(ctx, r.b.Names().Work(), c)
+	return err
+}
+
+// Resume ends a pause. Like Pause, it returns when the change has taken effect.
+func (r *Route) Resume(ctx context.Context) error {
+	var until time.Time
+	info, err := r.Info(ctx)
+	if err == nil {
+		if !info.Paused {
+			return nil
+		}
+		until = info.TimeStamp.Add(resumeIn)
+	}
+	return r.pauseUntil(ctx, until, err, func(info *jetstream.ConsumerInfo) bool { return !info.Paused })
+}
+
+// pauseUntil sets the end of the pause unless err is set, and waits until done. It must check this
+// itself, because a cluster answers as soon as the change is proposed.
+func (r *Route) pauseUntil(ctx context.Context, until time.Time, err error, done func(*jetstream.ConsumerInfo) bool) error {
 	if err == nil {
 		_, err = r.b.JetStream().PauseConsumer(ctx, r.b.Names().Work(), r.durable, until)
 	}
@@ -139,7 +184,7 @@ func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
 	}
 	for {
 		info, err := r.Info(ctx)
-		if err == nil && info.Paused == pauses {
+		if err == nil && done(info) {
 			return nil
 		}
 		if broker.Wait(ctx, pausePoll) != nil {
@@ -174,7 +219,7 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	update := r.window.beginRead()
 	if info, err := r.Info(ctx); err == nil {
 		r.ready.Store(info.NumPending)
-		r.paused.Store(info.Paused)
+		r.pause.Store(pauseOf(info))
 		update(readingOf(info), time.Now())
 	}
 	if c, err := r.b.Consumer(ctx, r.b.Names().Wait(), r.durable); err == nil {
@@ -200,7 +245,7 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update 
 	r.ready.Store(work.NumPending)
 	r.inBacklog.Store(wait.NumPending)
 	r.stale.Store(false)
-	r.paused.Store(work.Paused)
+	r.pause.Store(pauseOf(work))
 	update(readingOf(work), time.Now())
 	r.counted.CompareAndSwap(counted, time.Now().UnixNano())
 	r.wakeFor(wait.NumPending)
@@ -219,12 +264,12 @@ type Counts struct {
 	// backlog. It is 0 unless this replica dispatches the route.
 	Ready, Backlog uint64
 	Tenants        int
-	Paused         bool
+	Pause          *Pause // nil if the route is not paused
 }
 
 // Counts returns the latest counts without asking the broker.
 func (r *Route) Counts() Counts {
-	return Counts{Ready: r.ready.Load(), Backlog: r.inBacklog.Load(), Tenants: r.backlog.tenants(), Paused: r.paused.Load()}
+	return Counts{Ready: r.ready.Load(), Backlog: r.inBacklog.Load(), Tenants: r.backlog.tenants(), Pause: r.lastPause()}
 }
 
 // put records that this replica has put a job into the backlog.

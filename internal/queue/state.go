@@ -14,7 +14,8 @@ const askWithin = 2 * time.Second
 
 // State describes a route across all replicas.
 type State struct {
-	Paused bool
+	// Pause is nil if the route is not paused.
+	Pause *Pause
 	// Waiting is the number of jobs that no replica holds, ready or in the backlog. Oldest is when
 	// the first of them was accepted, or zero if there are none.
 	Waiting uint64
@@ -23,7 +24,7 @@ type State struct {
 	Held, MaxInFlight uint64
 	// ReadyWindow is how many jobs may be ready at a time, as seen by this replica.
 	ReadyWindow int
-	// Incomplete means that a durable consumer is missing or does not answer. Paused and Waiting
+	// Incomplete means that a durable consumer is missing or does not answer. Pause and Waiting
 	// are then the latest known values, and the other fields may be zero.
 	Incomplete bool
 }
@@ -34,7 +35,7 @@ func (r *Route) State(ctx context.Context) (State, error) {
 	info, err := r.Info(ctx)
 	if err != nil {
 		n := r.Counts()
-		return State{Paused: n.Paused, Waiting: n.Ready + n.Backlog, ReadyWindow: r.window.limit(), Incomplete: true}, err
+		return State{Pause: n.Pause, Waiting: n.Ready + n.Backlog, ReadyWindow: r.window.limit(), Incomplete: true}, err
 	}
 	r.refresh(ctx, countInterval)
 	return r.state(ctx, info, true)
@@ -88,7 +89,7 @@ func (r *Route) state(ctx context.Context, info *jetstream.ConsumerInfo, backlog
 	// The numbers of ready and held jobs must come from the same answer. With an older count, a job
 	// taken since then would be in both.
 	return State{
-		Paused: info.Paused, Waiting: info.NumPending + r.Counts().Backlog, Oldest: oldest,
+		Pause: pauseOf(info), Waiting: info.NumPending + r.Counts().Backlog, Oldest: oldest,
 		Held: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending), ReadyWindow: r.window.limit(),
 		Incomplete: err != nil || r.stale.Load(),
 	}, err

@@ -87,3 +87,6 @@ const (
 // MetadataRevision is the metadata key of streams and consumers for the revision of their
 // configuration.
 const MetadataRevision = "genbus-config-revision"
+
+// MetadataPause is the metadata key of durable consumers for the pause of their route.
+const MetadataPause = "genbus-pause"

@@ -129,7 +129,11 @@ type AuditRecord struct {
 	// tenant.
 	Edited bool `protobuf:"varint,20,opt,name=edited,proto3" json:"edited,omitempty"`
 	// Set for CancelJobs, RedriveDeadLetters, DropDeadLetters and AttachUpstreamTasks.
-	Bulk          *BulkAction `protobuf:"bytes,22,opt,name=bulk,proto3" json:"bulk,omitempty"`
+	Bulk *BulkAction `protobuf:"bytes,22,opt,name=bulk,proto3" json:"bulk,omitempty"`
+	// Reason of PauseRoute.
+	Reason string `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
+	// End of the pause after PauseRoute; absent for none.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -293,6 +297,20 @@ func (x *AuditRecord) GetEdited() bool {
 func (x *AuditRecord) GetBulk() *BulkAction {
 	if x != nil {
 		return x.Bulk
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
 	}
 	return nil
 }
@@ -612,7 +630,7 @@ var File_genbus_v1_operator_audit_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x05\n" +
+	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x06\n" +
 	"\vAuditRecord\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bended_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1a\n" +
@@ -635,7 +653,9 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
 	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12\x16\n" +
 	"\x06edited\x18\x14 \x01(\bR\x06edited\x12)\n" +
-	"\x04bulk\x18\x16 \x01(\v2\x15.genbus.v1.BulkActionR\x04bulk\"p\n" +
+	"\x04bulk\x18\x16 \x01(\v2\x15.genbus.v1.BulkActionR\x04bulk\x12\x16\n" +
+	"\x06reason\x18\x17 \x01(\tR\x06reason\x120\n" +
+	"\x05until\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"p\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +
@@ -697,13 +717,14 @@ var file_genbus_v1_operator_audit_proto_depIdxs = []int32{
 	0, // 2: genbus.v1.AuditRecord.outcome:type_name -> genbus.v1.AuditRecord.Outcome
 	7, // 3: genbus.v1.AuditRecord.status:type_name -> genbus.v1.JobStatus
 	2, // 4: genbus.v1.AuditRecord.bulk:type_name -> genbus.v1.BulkAction
-	1, // 5: genbus.v1.StoredAuditRecord.record:type_name -> genbus.v1.AuditRecord
-	3, // 6: genbus.v1.ListAuditRecordsResponse.records:type_name -> genbus.v1.StoredAuditRecord
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	6, // 5: genbus.v1.AuditRecord.until:type_name -> google.protobuf.Timestamp
+	1, // 6: genbus.v1.StoredAuditRecord.record:type_name -> genbus.v1.AuditRecord
+	3, // 7: genbus.v1.ListAuditRecordsResponse.records:type_name -> genbus.v1.StoredAuditRecord
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_audit_proto_init() }

@@ -638,7 +638,9 @@ type GetJobResponse struct {
 	// When the job fails unless it starts; absent if it has started or has no such limit.
 	StartBy *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_by,json=startBy,proto3" json:"start_by,omitempty"`
 	// When the job fails unless it ends; absent before it starts.
-	EndBy         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=end_by,json=endBy,proto3" json:"end_by,omitempty"`
+	EndBy *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=end_by,json=endBy,proto3" json:"end_by,omitempty"`
+	// The pause of its route; absent if the job does not wait for the route.
+	Pause         *RoutePause `protobuf:"bytes,12,opt,name=pause,proto3" json:"pause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,6 +748,13 @@ func (x *GetJobResponse) GetStartBy() *timestamppb.Timestamp {
 func (x *GetJobResponse) GetEndBy() *timestamppb.Timestamp {
 	if x != nil {
 		return x.EndBy
+	}
+	return nil
+}
+
+func (x *GetJobResponse) GetPause() *RoutePause {
+	if x != nil {
+		return x.Pause
 	}
 	return nil
 }
@@ -1278,7 +1287,7 @@ var File_genbus_v1_operator_job_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\n" +
-	"\x1cgenbus/v1/operator_job.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgenbus/v1/operator_holder.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x05\n" +
+	"\x1cgenbus/v1/operator_job.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgenbus/v1/operator_holder.proto\x1a\x1egenbus/v1/operator_route.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x05\n" +
 	"\x0fListJobsRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x16\n" +
@@ -1337,7 +1346,7 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06tenant\x18\x03 \x01(\tR\x06tenant\"\xca\x03\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\"\xf7\x03\n" +
 	"\x0eGetJobResponse\x12'\n" +
 	"\x03job\x18\x01 \x01(\v2\x15.genbus.v1.JobSummaryR\x03job\x12\x1d\n" +
 	"\n" +
@@ -1352,7 +1361,8 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\twork_item\x18\t \x01(\v2\x18.genbus.v1.WorkItemPlaceR\bworkItem\x125\n" +
 	"\bstart_by\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x121\n" +
-	"\x06end_by\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05endBy\"\xff\x05\n" +
+	"\x06end_by\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05endBy\x12+\n" +
+	"\x05pause\x18\f \x01(\v2\x15.genbus.v1.RoutePauseR\x05pause\"\xff\x05\n" +
 	"\x0fJobHistoryEvent\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12@\n" +
@@ -1437,8 +1447,9 @@ var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(JobStatus)(0),                // 15: genbus.v1.JobStatus
 	(JobPhase)(0),                 // 16: genbus.v1.JobPhase
 	(*TaskError)(nil),             // 17: genbus.v1.TaskError
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
-	(*HeldJob)(nil),               // 19: genbus.v1.HeldJob
+	(*RoutePause)(nil),            // 18: genbus.v1.RoutePause
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(*HeldJob)(nil),               // 20: genbus.v1.HeldJob
 }
 var file_genbus_v1_operator_job_proto_depIdxs = []int32{
 	14, // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
@@ -1459,22 +1470,23 @@ var file_genbus_v1_operator_job_proto_depIdxs = []int32{
 	7,  // 15: genbus.v1.GetJobResponse.work_item:type_name -> genbus.v1.WorkItemPlace
 	14, // 16: genbus.v1.GetJobResponse.start_by:type_name -> google.protobuf.Timestamp
 	14, // 17: genbus.v1.GetJobResponse.end_by:type_name -> google.protobuf.Timestamp
-	14, // 18: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
-	18, // 19: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
-	15, // 20: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
-	16, // 21: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
-	14, // 22: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
-	13, // 23: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
-	0,  // 24: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
-	14, // 25: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
-	19, // 26: genbus.v1.WorkItemPlace.held:type_name -> genbus.v1.HeldJob
-	14, // 27: genbus.v1.WorkItemPlace.replica_heard_at:type_name -> google.protobuf.Timestamp
-	15, // 28: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	18, // 18: genbus.v1.GetJobResponse.pause:type_name -> genbus.v1.RoutePause
+	14, // 19: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
+	19, // 20: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
+	15, // 21: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
+	16, // 22: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
+	14, // 23: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
+	13, // 24: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
+	0,  // 25: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
+	14, // 26: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
+	20, // 27: genbus.v1.WorkItemPlace.held:type_name -> genbus.v1.HeldJob
+	14, // 28: genbus.v1.WorkItemPlace.replica_heard_at:type_name -> google.protobuf.Timestamp
+	15, // 29: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_job_proto_init() }
@@ -1484,6 +1496,7 @@ func file_genbus_v1_operator_job_proto_init() {
 	}
 	file_genbus_v1_job_proto_init()
 	file_genbus_v1_operator_holder_proto_init()
+	file_genbus_v1_operator_route_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

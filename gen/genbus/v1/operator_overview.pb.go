@@ -331,7 +331,7 @@ type GetOverviewResponse struct {
 	IndexAsOf *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=index_as_of,json=indexAsOf,proto3" json:"index_as_of,omitempty"`
 	// When the first of the minutes began.
 	MinutesFrom *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=minutes_from,json=minutesFrom,proto3" json:"minutes_from,omitempty"`
-	// The routes, by kind and name. paused_since and paused_by are up to ten seconds old.
+	// The routes, by kind and name.
 	Routes []*RouteOverview `protobuf:"bytes,4,rep,name=routes,proto3" json:"routes,omitempty"`
 	// Unfinished jobs of all tenants, without inline chats.
 	Unfinished uint64 `protobuf:"varint,5,opt,name=unfinished,proto3" json:"unfinished,omitempty"`

@@ -11,6 +11,7 @@ package genbusv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -127,10 +128,8 @@ type RouteState struct {
 	// Whether the answering replica's configuration drains the route. A draining route is
 	// empty when waiting and in_hand are 0.
 	Draining bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
-	// When it was paused; absent if it is not paused, or if the time is no longer known.
-	PausedSince *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=paused_since,json=pausedSince,proto3" json:"paused_since,omitempty"`
-	// Name of the operator key that paused it; empty if paused_since is absent.
-	PausedBy string `protobuf:"bytes,10,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
+	// The pause; absent if it is not paused.
+	Pause *RoutePause `protobuf:"bytes,9,opt,name=pause,proto3" json:"pause,omitempty"`
 	// Jobs whose first submission or attempt began within the last complete minute; absent if
 	// no replica has the job index ready.
 	StartsLastMinute *uint32 `protobuf:"varint,11,opt,name=starts_last_minute,json=startsLastMinute,proto3,oneof" json:"starts_last_minute,omitempty"`
@@ -231,18 +230,11 @@ func (x *RouteState) GetDraining() bool {
 	return false
 }
 
-func (x *RouteState) GetPausedSince() *timestamppb.Timestamp {
+func (x *RouteState) GetPause() *RoutePause {
 	if x != nil {
-		return x.PausedSince
+		return x.Pause
 	}
 	return nil
-}
-
-func (x *RouteState) GetPausedBy() string {
-	if x != nil {
-		return x.PausedBy
-	}
-	return ""
 }
 
 func (x *RouteState) GetStartsLastMinute() uint32 {
@@ -266,20 +258,99 @@ func (x *RouteState) GetIncomplete() bool {
 	return false
 }
 
-// PauseRouteRequest names a route.
+// RoutePause says why and until when a route is paused.
+type RoutePause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was paused; absent if not by genbus.
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// Name of the operator key that last paused it; empty if since is absent.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Reason for the pause; empty if none was given.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When the route resumes by itself; absent if an operator must resume it.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoutePause) Reset() {
+	*x = RoutePause{}
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoutePause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoutePause) ProtoMessage() {}
+
+func (x *RoutePause) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoutePause.ProtoReflect.Descriptor instead.
+func (*RoutePause) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RoutePause) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *RoutePause) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RoutePause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RoutePause) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+// PauseRouteRequest names a route. If it is already paused, reason and duration replace the
+// previous ones.
 type PauseRouteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "video" or "chat". Required.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Name of the route. Required.
-	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Reason for the pause, which callers see: one line of at most 200 characters.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Time after which the route resumes by itself, at most 30 days; absent: when an operator
+	// resumes it.
+	Duration      *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PauseRouteRequest) Reset() {
 	*x = PauseRouteRequest{}
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +362,7 @@ func (x *PauseRouteRequest) String() string {
 func (*PauseRouteRequest) ProtoMessage() {}
 
 func (x *PauseRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +375,7 @@ func (x *PauseRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRouteRequest.ProtoReflect.Descriptor instead.
 func (*PauseRouteRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{3}
+	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PauseRouteRequest) GetKind() string {
@@ -321,6 +392,20 @@ func (x *PauseRouteRequest) GetName() string {
 	return ""
 }
 
+func (x *PauseRouteRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PauseRouteRequest) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
 // PauseRouteResponse is the route after the call.
 type PauseRouteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -332,7 +417,7 @@ type PauseRouteResponse struct {
 
 func (x *PauseRouteResponse) Reset() {
 	*x = PauseRouteResponse{}
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[4]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -344,7 +429,7 @@ func (x *PauseRouteResponse) String() string {
 func (*PauseRouteResponse) ProtoMessage() {}
 
 func (x *PauseRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[4]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -357,7 +442,7 @@ func (x *PauseRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRouteResponse.ProtoReflect.Descriptor instead.
 func (*PauseRouteResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{4}
+	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PauseRouteResponse) GetRoute() *RouteState {
@@ -380,7 +465,7 @@ type ResumeRouteRequest struct {
 
 func (x *ResumeRouteRequest) Reset() {
 	*x = ResumeRouteRequest{}
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[5]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +477,7 @@ func (x *ResumeRouteRequest) String() string {
 func (*ResumeRouteRequest) ProtoMessage() {}
 
 func (x *ResumeRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[5]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +490,7 @@ func (x *ResumeRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRouteRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRouteRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{5}
+	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResumeRouteRequest) GetKind() string {
@@ -433,7 +518,7 @@ type ResumeRouteResponse struct {
 
 func (x *ResumeRouteResponse) Reset() {
 	*x = ResumeRouteResponse{}
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[6]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +530,7 @@ func (x *ResumeRouteResponse) String() string {
 func (*ResumeRouteResponse) ProtoMessage() {}
 
 func (x *ResumeRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_route_proto_msgTypes[6]
+	mi := &file_genbus_v1_operator_route_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +543,7 @@ func (x *ResumeRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRouteResponse.ProtoReflect.Descriptor instead.
 func (*ResumeRouteResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{6}
+	return file_genbus_v1_operator_route_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResumeRouteResponse) GetRoute() *RouteState {
@@ -472,10 +557,10 @@ var File_genbus_v1_operator_route_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_route_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_route.proto\x12\tgenbus.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n" +
+	"\x1egenbus/v1/operator_route.proto\x12\tgenbus.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n" +
 	"\x11ListRoutesRequest\"C\n" +
 	"\x12ListRoutesResponse\x12-\n" +
-	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xeb\x03\n" +
+	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xbc\x03\n" +
 	"\n" +
 	"RouteState\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -485,19 +570,25 @@ const file_genbus_v1_operator_route_proto_rawDesc = "" +
 	"\ain_hand\x18\x05 \x01(\x04R\x06inHand\x12\"\n" +
 	"\rmax_in_flight\x18\x06 \x01(\x04R\vmaxInFlight\x12A\n" +
 	"\x0eoldest_waiting\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\roldestWaiting\x12\x1a\n" +
-	"\bdraining\x18\b \x01(\bR\bdraining\x12=\n" +
-	"\fpaused_since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12\x1b\n" +
-	"\tpaused_by\x18\n" +
-	" \x01(\tR\bpausedBy\x121\n" +
+	"\bdraining\x18\b \x01(\bR\bdraining\x12+\n" +
+	"\x05pause\x18\t \x01(\v2\x15.genbus.v1.RoutePauseR\x05pause\x121\n" +
 	"\x12starts_last_minute\x18\v \x01(\rH\x00R\x10startsLastMinute\x88\x01\x01\x12!\n" +
 	"\fready_window\x18\f \x01(\x04R\vreadyWindow\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\r \x01(\bR\n" +
 	"incompleteB\x15\n" +
-	"\x13_starts_last_minute\";\n" +
+	"\x13_starts_last_minute\"\x98\x01\n" +
+	"\n" +
+	"RoutePause\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x8a\x01\n" +
 	"\x11PauseRouteRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"A\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x125\n" +
+	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\"A\n" +
 	"\x12PauseRouteResponse\x12+\n" +
 	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\"<\n" +
 	"\x12ResumeRouteRequest\x12\x12\n" +
@@ -518,28 +609,33 @@ func file_genbus_v1_operator_route_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_operator_route_proto_rawDescData
 }
 
-var file_genbus_v1_operator_route_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_genbus_v1_operator_route_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_genbus_v1_operator_route_proto_goTypes = []any{
 	(*ListRoutesRequest)(nil),     // 0: genbus.v1.ListRoutesRequest
 	(*ListRoutesResponse)(nil),    // 1: genbus.v1.ListRoutesResponse
 	(*RouteState)(nil),            // 2: genbus.v1.RouteState
-	(*PauseRouteRequest)(nil),     // 3: genbus.v1.PauseRouteRequest
-	(*PauseRouteResponse)(nil),    // 4: genbus.v1.PauseRouteResponse
-	(*ResumeRouteRequest)(nil),    // 5: genbus.v1.ResumeRouteRequest
-	(*ResumeRouteResponse)(nil),   // 6: genbus.v1.ResumeRouteResponse
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*RoutePause)(nil),            // 3: genbus.v1.RoutePause
+	(*PauseRouteRequest)(nil),     // 4: genbus.v1.PauseRouteRequest
+	(*PauseRouteResponse)(nil),    // 5: genbus.v1.PauseRouteResponse
+	(*ResumeRouteRequest)(nil),    // 6: genbus.v1.ResumeRouteRequest
+	(*ResumeRouteResponse)(nil),   // 7: genbus.v1.ResumeRouteResponse
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
 }
 var file_genbus_v1_operator_route_proto_depIdxs = []int32{
 	2, // 0: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
-	7, // 1: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
-	7, // 2: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
-	2, // 3: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
-	2, // 4: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8, // 1: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
+	3, // 2: genbus.v1.RouteState.pause:type_name -> genbus.v1.RoutePause
+	8, // 3: genbus.v1.RoutePause.since:type_name -> google.protobuf.Timestamp
+	8, // 4: genbus.v1.RoutePause.until:type_name -> google.protobuf.Timestamp
+	9, // 5: genbus.v1.PauseRouteRequest.duration:type_name -> google.protobuf.Duration
+	2, // 6: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
+	2, // 7: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_route_proto_init() }
@@ -554,7 +650,7 @@ func file_genbus_v1_operator_route_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_route_proto_rawDesc), len(file_genbus_v1_operator_route_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

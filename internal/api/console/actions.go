@@ -3,6 +3,11 @@ package console
 import (
 	"context"
 	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
@@ -59,7 +64,12 @@ func eraseJob(ctx context.Context, c *Console, r *http.Request) (next, word stri
 }
 
 func pauseRoute(ctx context.Context, c *Console, r *http.Request) (next, word string, err error) {
-	_, err = c.api.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: r.PathValue("kind"), Name: r.PathValue("name")})
+	m := &genbusv1.PauseRouteRequest{Kind: r.PathValue("kind"), Name: r.PathValue("name"), Reason: strings.TrimSpace(r.PostFormValue("reason"))}
+	if minutes := r.PostFormValue("minutes"); minutes != "" {
+		n, _ := strconv.Atoi(minutes) // the method refuses 0
+		m.Duration = durationpb.New(time.Duration(n) * time.Minute)
+	}
+	_, err = c.api.PauseRoute(ctx, m)
 	return Path + "/routes", "paused", err
 }
 

@@ -3,6 +3,7 @@ package console_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,6 +188,7 @@ func TestActions(t *testing.T) {
 	w := apitest.New(t, apitest.TwoTenants, withOperators)
 	w.Durables()
 	id := w.CreateVideo(apitest.ByAcme...)
+	waiting := w.CreateVideo(apitest.ByAcme...)
 	letters := []uint64{w.PutDeadLetter(apitest.OrphanedDeadLetter("acme")), w.PutDeadLetter(apitest.OrphanedDeadLetter("globex")), w.PutDeadLetter(apitest.OrphanedDeadLetter("initech"))}
 	letter := func(i int) string { return "/console/decisions/" + strconv.FormatUint(letters[i], 10) }
 	job := "/console/jobs/video/acme/" + id
@@ -208,7 +210,7 @@ func TestActions(t *testing.T) {
 		{letter(0) + "/drop", nil, "/console/decisions?done=dropped"},
 		{letter(1) + "/redrive", nil, "?done=redriven"},
 		{letter(2) + "/attach", url.Values{"upstream_task_id": {" up_9 "}}, "?done=attached"},
-		{"/console/routes/video/sandbox-video/pause", nil, "/console/routes?done=paused"},
+		{"/console/routes/video/sandbox-video/pause", url.Values{"reason": {" <repair> "}, "minutes": {"120"}}, "/console/routes?done=paused"},
 		{"/console/routes/video/sandbox-video/resume", nil, "/console/routes?done=resumed"},
 		{job + "/erase", nil, "/console/jobs?done=erased"},
 	} {
@@ -222,11 +224,20 @@ func TestActions(t *testing.T) {
 		if a := ops.get(a.location); a.status != http.StatusOK || !strings.Contains(a.body, `class="done"`) {
 			t.Errorf("after %s: %d %s", s.path, a.status, a.body)
 		}
+		if strings.HasSuffix(s.path, "/pause") {
+			shown := regexp.MustCompile(` since <time [^>]*>[^<]*</time> by ops until <time [^>]*>[^<]*</time> \(&lt;repair&gt;\)`)
+			for _, path := range []string{"", "/routes", "/jobs/video/acme/" + waiting} {
+				w.Await("the pause on page "+path, func() bool { return shown.MatchString(ops.get("/console" + path).body) })
+			}
+		}
 		if a := ops.post(s.path, s.form); a.status != http.StatusSeeOther && !strings.Contains(a.body, `class="error"`) {
 			t.Errorf("%s once more: %d %s", s.path, a.status, a.body)
 		}
 	}
 	audit := ops.get("/console/audit").body
+	if !strings.Contains(audit, " (&lt;repair&gt;)") {
+		t.Error("the reason is not recorded")
+	}
 	for _, action := range []string{"CancelJob", "DropDeadLetter", "RedriveDeadLetter", "AttachUpstreamTask", "PauseRoute", "ResumeRoute", "EraseJob"} {
 		if !strings.Contains(audit, "<td>ops</td><td>"+action+"</td>") {
 			t.Errorf("%s is not recorded", action)

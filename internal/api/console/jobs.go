@@ -8,14 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/subject"
 )
 
 const jobsPageSize = 50
@@ -88,21 +84,18 @@ type jobPage struct {
 	Ended    bool
 	// Bodies reports whether operators may read requests and replies.
 	Bodies bool
-	// Paused reports whether the job waits because its route is paused.
-	Paused bool
 	// TraceURL is the address of the job's trace. It is empty if no tracing UI is configured.
 	TraceURL string
 }
 
 func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
-	var header metadata.MD
-	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), Id: r.PathValue("id")}, grpc.Header(&header))
+	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), Id: r.PathValue("id")})
 	if err != nil {
 		return nil, err
 	}
 	return jobPage{
 		GetJobResponse: out, Timeline: timelineOf(out, time.Now()), Ended: ended(out.GetJob().GetStatus()),
-		Paused: slices.Contains(header.Get(subject.HeaderNotice), core.NoticeRoutePaused), Bodies: c.Config.Now().OperatorsReadBodies, TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
+		Bodies: c.Config.Now().OperatorsReadBodies, TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"mime"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -54,26 +55,41 @@ func (j *Jobs) Get(ctx context.Context, n subject.JobName) (joblog.Entry, error)
 	return e, nil
 }
 
-// NoticeRoutePaused is the value of the header genbus-notice for a job that waits because an
-// operator paused its route.
-const NoticeRoutePaused = string(errcode.RoutePaused)
+// Notice returns what to tell a caller about a job besides its state, or an empty notice.
+func (j *Jobs) Notice(job task.Job) string { return Notice(j.Pause(job)) }
 
-// Notice returns what to tell a caller about a job besides its state, or an empty notice. Its
-// knowledge of the route may be some seconds old.
-func (j *Jobs) Notice(job task.Job) string {
-	if job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+// Notice returns the value of the header genbus-notice for a job that waits because an operator
+// paused its route, or an empty notice. The parameters have the syntax of Content-Disposition, so
+// that the reason may be any text.
+func Notice(p *queue.Pause) string {
+	if p == nil {
 		return ""
 	}
-	return j.NoticeUnheld(job)
+	parameters := map[string]string{}
+	if p.Reason != "" {
+		parameters["reason"] = p.Reason
+	}
+	if !p.Until.IsZero() {
+		parameters["until"] = p.Until.UTC().Format(time.RFC3339)
+	}
+	return mime.FormatMediaType(string(errcode.RoutePaused), parameters)
 }
 
-// NoticeUnheld is like Notice for a job whose replica is gone. Such a job waits for another replica
-// in any phase that is not terminal.
-func (j *Jobs) NoticeUnheld(job task.Job) string {
-	if !task.Terminal(job.GetExecution().GetPhase()) && j.queue.Route(subject.Kind(task.Kind(job)), job.GetExecution().GetRoute()).Counts().Paused {
-		return NoticeRoutePaused
+// Pause returns the pause of the route that a job waits for, or nil. It may be some seconds old.
+func (j *Jobs) Pause(job task.Job) *queue.Pause {
+	if job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+		return nil
 	}
-	return ""
+	return j.PauseUnheld(job)
+}
+
+// PauseUnheld is like Pause for a job whose replica is gone. Such a job waits for another replica
+// in any phase that is not terminal.
+func (j *Jobs) PauseUnheld(job task.Job) *queue.Pause {
+	if task.Terminal(job.GetExecution().GetPhase()) {
+		return nil
+	}
+	return j.queue.Route(subject.Kind(task.Kind(job)), job.GetExecution().GetRoute()).Counts().Pause
 }
 
 // getLogged is like Get but waits for the first event, so that the caller can continue from the

@@ -31,7 +31,7 @@ const (
 	mdLabels         = "genbus-labels"
 	mdRequestID      = "x-request-id"
 	// mdNotice is the key of notices. Its value is resume_expired if a watch could not resume at
-	// the requested version, or route_paused if a job waits because an operator paused its route.
+	// the requested version, or that of core.Notice.
 	mdNotice = subject.HeaderNotice
 )
 

@@ -80,7 +80,7 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 func clip(r *genbusv1.AuditRecord) {
 	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
 	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
-	r.UpstreamTaskId = errcode.Clip(r.GetUpstreamTaskId(), 1024)
+	r.UpstreamTaskId, r.Reason = errcode.Clip(r.GetUpstreamTaskId(), 1024), errcode.Clip(r.GetReason(), 1024)
 }
 
 // attributes returns the log attributes of a record.
@@ -127,11 +127,13 @@ func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) 
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)
 	}
-	if setJobID(ctx, e.Job.GetId()); out.GetWorkItem().GetReplicaGone() {
-		setNotice(ctx, s.core.Jobs.NoticeUnheld(e.Job))
-	} else {
-		setNotice(ctx, s.core.Jobs.Notice(e.Job))
+	pause := s.core.Jobs.Pause(e.Job)
+	if out.GetWorkItem().GetReplicaGone() {
+		pause = s.core.Jobs.PauseUnheld(e.Job)
 	}
+	setJobID(ctx, e.Job.GetId())
+	setNotice(ctx, core.Notice(pause))
+	out.Pause = operator.RoutePause(pause)
 	return out, nil
 }
 
@@ -233,11 +235,9 @@ func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesR
 
 func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteRequest) (*genbusv1.PauseRouteResponse, error) {
 	out := &genbusv1.PauseRouteResponse{}
-	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
-		out.Route, err = s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName())
-		if err == nil && out.GetRoute().GetPausedSince() == nil { // the audit log does not contain this pause yet
-			out.Route.PausedSince, out.Route.PausedBy = r.GetTime(), r.GetOperator()
-		}
+	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName(), Reason: m.GetReason()}, func(r *genbusv1.AuditRecord) (err error) {
+		out.Route, err = s.operator.Routes.Pause(ctx, m, r.GetOperator())
+		r.Until = out.GetRoute().GetPause().GetUntil()
 		return err
 	})
 	s.operator.Overview.Outdate() // even after an error, because the pause may have taken effect

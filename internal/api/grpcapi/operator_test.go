@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"mime"
 	"net/http"
 	"regexp"
 	"slices"
@@ -11,11 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -173,7 +178,7 @@ func TestOperatorCalls(t *testing.T) {
 	routes := apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}))
 	resumed := apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 	for _, r := range append(routes.GetRoutes(), paused.GetRoute(), resumed.GetRoute()) {
-		if r.GetPaused() != (r.GetPausedBy() == "ops") || r.GetPaused() != r.GetPausedSince().IsValid() {
+		if r.GetPaused() != (r.GetPause().GetBy() == "ops") || r.GetPaused() != r.GetPause().GetSince().IsValid() {
 			t.Errorf("%v", r)
 		}
 	}
@@ -316,7 +321,7 @@ func TestOverviewShowsAPauseAtOnce(t *testing.T) {
 	wantPausedBy := func(want string) {
 		t.Helper()
 		for _, r := range apitest.Must[*genbusv1.GetOverviewResponse](t)(client.GetOverview(ctx, &genbusv1.GetOverviewRequest{})).GetRoutes() {
-			if s := r.GetRoute(); s.GetName() == config.SandboxVideoRoute && (s.GetPaused() != (want != "") || s.GetPausedBy() != want) {
+			if s := r.GetRoute(); s.GetName() == config.SandboxVideoRoute && (s.GetPaused() != (want != "") || s.GetPause().GetBy() != want) {
 				t.Errorf("the overview has the route as %v, want it paused by %q", s, want)
 			}
 		}
@@ -330,7 +335,8 @@ func TestOverviewShowsAPauseAtOnce(t *testing.T) {
 	}
 }
 
-// TestAPauseOfAPausedRoute checks that a second pause reports the time and operator of the first.
+// TestAPauseOfAPausedRoute checks that a second pause replaces the operator, the reason and the end,
+// but not the time of the first.
 func TestAPauseOfAPausedRoute(t *testing.T) {
 	t.Parallel()
 	const second = "gb_second-operator-0123456789"
@@ -339,24 +345,28 @@ func TestAPauseOfAPausedRoute(t *testing.T) {
 	})
 	w.Durables()
 	client := genbusv1grpc.NewOperatorServiceClient(w.Dial())
-	pause := func(key string) *genbusv1.RouteState {
+	pause := func(key, reason string, d *durationpb.Duration) *genbusv1.RouteState {
 		t.Helper()
-		return apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(withKey(t.Context(), key), &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute})).GetRoute()
+		m := &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute, Reason: reason, Duration: d}
+		return apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(withKey(t.Context(), key), m)).GetRoute()
 	}
 	w.Await("the index of jobs", func() bool {
 		r := apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(withKey(t.Context(), opsKey), &genbusv1.ListRoutesRequest{})).GetRoutes()
 		return len(r) > 0 && r[0].StartsLastMinute != nil
 	})
-	for _, first := range []struct{ key, name, again string }{{opsKey, "ops", second}, {second, "second", opsKey}} {
-		paused, again := pause(first.key), pause(first.again)
-		if paused.GetPausedBy() != first.name || again.GetPausedBy() != first.name || !paused.GetPausedSince().IsValid() || !proto.Equal(again.GetPausedSince(), paused.GetPausedSince()) {
-			t.Errorf("paused by %s, the route is %v; paused again, it is %v", first.name, paused, again)
+	for range 2 {
+		paused, again := pause(opsKey, "repair", durationpb.New(time.Hour)), pause(second, "", nil)
+		if p := paused.GetPause(); p.GetBy() != "ops" || p.GetReason() != "repair" || !p.GetSince().IsValid() || p.GetUntil().AsTime().Sub(p.GetSince().AsTime()) != time.Hour {
+			t.Errorf("paused by ops, the route is %v", paused)
+		}
+		if diff := cmp.Diff(&genbusv1.RoutePause{Since: paused.GetPause().GetSince(), By: "second"}, again.GetPause(), protocmp.Transform()); diff != "" {
+			t.Errorf("paused again: %s", diff)
 		}
 		if again.StartsLastMinute == nil {
 			t.Errorf("the index is ready, and the answer does not say how many jobs have started: %v", again)
 		}
 		for _, r := range apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(withKey(t.Context(), opsKey), &genbusv1.ListRoutesRequest{})).GetRoutes() {
-			if r.GetName() == config.SandboxVideoRoute && (r.GetPausedBy() != first.name || !proto.Equal(r.GetPausedSince(), again.GetPausedSince())) {
+			if r.GetName() == config.SandboxVideoRoute && !proto.Equal(r.GetPause(), again.GetPause()) {
 				t.Errorf("the list has the route as %v, the answer as %v", r, again)
 			}
 		}
@@ -409,15 +419,27 @@ func TestPausedRouteRefusesInlineChats(t *testing.T) {
 	if a := w.Post("/v1/chat/completions", body); a.Status != http.StatusOK {
 		t.Fatalf("before: %d %s", a.Status, a.Body)
 	}
-	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "chat", Name: config.SandboxChatRoute}))
+	const reason = "维护, \"v2\""
+	var until []string
+	for kind, route := range map[string]string{"chat": config.SandboxChatRoute, "video": config.SandboxVideoRoute} {
+		paused := apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: kind, Name: route, Reason: reason, Duration: durationpb.New(time.Hour)}))
+		until = append(until, paused.GetRoute().GetPause().GetUntil().AsTime().Format(time.RFC3339))
+	}
 	// Waiting jobs get a notice on every ingress.
-	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	noticed := func(value string) bool {
+		code, of, err := mime.ParseMediaType(value)
+		return err == nil && code == "route_paused" && of["reason"] == reason && slices.Contains(until, of["until"])
+	}
 	w.Await("the notice", func() bool {
 		uncounted, err := w.Queue.Count(t.Context())
-		return err == nil && len(uncounted) == 0 && w.Post("/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`).Header.Get("Genbus-Notice") == "route_paused"
+		return err == nil && len(uncounted) == 0 && noticed(w.Post("/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`).Header.Get("Genbus-Notice"))
 	})
-	if a := w.Post("/genbus/v1/videos", `{"raw_json":"eyJtb2RlbCI6InNhbmRib3gtdmlkZW8iLCJwcm9tcHQiOiJhIGNhdCJ9"}`); a.Status != http.StatusOK || a.Header.Get("Genbus-Notice") != "route_paused" {
+	if a := w.Post("/genbus/v1/videos", `{"raw_json":"eyJtb2RlbCI6InNhbmRib3gtdmlkZW8iLCJwcm9tcHQiOiJhIGNhdCJ9"}`); a.Status != http.StatusOK || !noticed(a.Header.Get("Genbus-Notice")) {
 		t.Errorf("by the gateway: %d %v %s", a.Status, a.Header, a.Body)
+	}
+	w.Calls()
+	if m := w.Call(w.Broker.Names().Call(subject.Video, "default"), nats.Header{"content-type": {"application/json"}}, []byte(apitest.VideoBody)); !noticed(m.Header.Get("genbus-notice")) {
+		t.Errorf("by NATS: %v %s", m.Header, m.Data)
 	}
 	id := w.CreateVideo()
 	chat := w.SubmitChat("")
@@ -425,7 +447,7 @@ func TestPausedRouteRefusesInlineChats(t *testing.T) {
 		w.Get("/v1/video/generations/" + id), w.Get("/v1/videos/" + id), w.Get("/kling/v1/videos/text2video/" + id), w.Get("/genbus/v1/videos/" + id),
 		w.Get("/genbus/v1/chats/" + chat), w.Get("/genbus/v1/operator/jobs/"+id, "Authorization", "Bearer "+opsKey),
 	} {
-		if a.Status != http.StatusOK || a.Header.Get("Genbus-Notice") != "route_paused" {
+		if a.Status != http.StatusOK || !noticed(a.Header.Get("Genbus-Notice")) {
 			t.Errorf("read: %d %v %s", a.Status, a.Header, a.Body)
 		}
 	}
@@ -434,7 +456,8 @@ func TestPausedRouteRefusesInlineChats(t *testing.T) {
 		refused = w.Post("/v1/chat/completions", body)
 		return refused.Status != http.StatusOK
 	})
-	if refused.Status != http.StatusServiceUnavailable || refused.ErrorCode(t) != "route_paused" || refused.Header.Get("Retry-After") == "" {
+	if refused.Status != http.StatusServiceUnavailable || refused.ErrorCode(t) != "route_paused" || refused.Header.Get("Retry-After") != "60" ||
+		!slices.ContainsFunc(until, func(end string) bool { return strings.Contains(refused.Body, " until "+end+" (维护, ") }) {
 		t.Errorf("%d %v %s", refused.Status, refused.Header, refused.Body)
 	}
 	chats := w.Sandbox.Sandbox.Stats().Chats

@@ -315,6 +315,14 @@ func TestOperatorPausesByHTTP(t *testing.T) {
 	if r := w.operator(http.MethodPost, route+"/pause", "", 200); in(r, "route", "paused") != true || !slices.Equal(paused(), []string{config.SandboxVideoRoute}) {
 		t.Errorf("paused: %v", r)
 	}
+	for body, field := range map[string]string{`{"reason":"a\nb"}`: "reason", `{"duration":"0s"}`: "duration", `{"duration":"2592001s"}`: "duration"} {
+		if e := w.operator(http.MethodPost, route+"/pause", body, 400); in(e, "error", "param") != field {
+			t.Errorf("%s: %v", body, e)
+		}
+	}
+	if r := w.operator(http.MethodPost, route+"/pause", `{"reason":"repair","duration":"7200s"}`, 200); in(r, "route", "pause", "reason") != "repair" || in(r, "route", "pause", "until") == nil {
+		t.Errorf("paused again: %v", r)
+	}
 	// An unknown field does not count as a dry run.
 	w.operator(http.MethodPost, route+"/resume", `{"dry_run":true}`, 400)
 	if r := w.operator(http.MethodPost, route+"/resume", `{}`, 200); in(r, "route", "paused") != nil || paused() != nil {

@@ -103,8 +103,11 @@ func ruleOf(f protoreflect.FieldDescriptor) string {
 	case protoreflect.EnumKind:
 		return core.StatusRule // the only enum in requests
 	case protoreflect.MessageKind:
-		if f.Message().FullName() == "google.protobuf.Timestamp" {
+		switch f.Message().FullName() {
+		case "google.protobuf.Timestamp":
 			return "must be a time such as 2026-01-31T12:00:00Z"
+		case "google.protobuf.Duration":
+			return "must be a duration in seconds such as 7200s"
 		}
 		return "must be an object"
 	case protoreflect.StringKind:

@@ -269,18 +269,3 @@ func (l Log) pattern(q Query) string {
 	}
 	return names.AuditPattern()
 }
-
-// OfRoute returns all stored records of a route that have an outcome, oldest first.
-func (l Log) OfRoute(ctx context.Context, kind, name string) (out []*genbusv1.AuditRecord, err error) {
-	_, end, err := l.bounds(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	stored, err := l.between(ctx, l.Broker.Names().AuditRoute(subject.Kind(kind), name), 1, end)
-	for _, s := range stored {
-		if s.GetRecord().GetOutcome() != genbusv1.AuditRecord_OUTCOME_BEGUN {
-			out = append(out, s.GetRecord())
-		}
-	}
-	return out, err
-}

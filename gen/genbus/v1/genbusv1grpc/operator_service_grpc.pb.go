@@ -91,8 +91,8 @@ type OperatorServiceClient interface {
 	// ListRoutes returns the state of each route.
 	ListRoutes(ctx context.Context, in *v1.ListRoutesRequest, opts ...grpc.CallOption) (*v1.ListRoutesResponse, error)
 	// PauseRoute stops the submission of waiting jobs, on all replicas. Held jobs continue,
-	// but if the holder stops, they wait for ResumeRoute too. Requests are still accepted and
-	// wait; inline chats are refused with route_paused.
+	// but if the holder stops, they wait too. Requests are still accepted and wait; inline
+	// chats are refused with route_paused. The pause ends at its end time or with ResumeRoute.
 	PauseRoute(ctx context.Context, in *v1.PauseRouteRequest, opts ...grpc.CallOption) (*v1.PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
 	ResumeRoute(ctx context.Context, in *v1.ResumeRouteRequest, opts ...grpc.CallOption) (*v1.ResumeRouteResponse, error)
@@ -494,8 +494,8 @@ type OperatorServiceServer interface {
 	// ListRoutes returns the state of each route.
 	ListRoutes(context.Context, *v1.ListRoutesRequest) (*v1.ListRoutesResponse, error)
 	// PauseRoute stops the submission of waiting jobs, on all replicas. Held jobs continue,
-	// but if the holder stops, they wait for ResumeRoute too. Requests are still accepted and
-	// wait; inline chats are refused with route_paused.
+	// but if the holder stops, they wait too. Requests are still accepted and wait; inline
+	// chats are refused with route_paused. The pause ends at its end time or with ResumeRoute.
 	PauseRoute(context.Context, *v1.PauseRouteRequest) (*v1.PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
 	ResumeRoute(context.Context, *v1.ResumeRouteRequest) (*v1.ResumeRouteResponse, error)
