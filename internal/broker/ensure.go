@@ -253,6 +253,9 @@ func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig)
 	stream, err = s.admin.js.CreateStream(ctx, want)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		stream, err = s.admin.js.Stream(ctx, want.Name) // another replica created it
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, false, errBeingCreated
+		}
 		return stream, false, err
 	}
 	if CutOff(err) {

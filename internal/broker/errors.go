@@ -183,13 +183,17 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
+// errBeingCreated reports a stream that another replica is creating: the servers refuse its name, but
+// do not show it yet.
+var errBeingCreated = errors.New("another replica is creating the stream")
+
 // passing reports whether the next election or connection may resolve err.
 func passing(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		return slices.Contains(leaderless, api.ErrorCode)
 	}
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
+	return errors.Is(err, errBeingCreated) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
 }
 
 // isElecting reports whether JetStream refused because the stream is electing its leader.
