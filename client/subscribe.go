@@ -77,7 +77,8 @@ func (f Finished) Err() error {
 }
 
 // GiveUp returns an error with which a handler ends the deliveries of its job: no handler can succeed.
-// Subscribe logs the error. NATS publishes an advisory with it. GiveUp returns nil for nil.
+// Subscribe logs the error to Options.Logger, and NATS publishes an advisory with it. GiveUp returns
+// nil for nil.
 func GiveUp(err error) error {
 	if err == nil {
 		return nil

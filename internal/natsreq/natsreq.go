@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"mime"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
@@ -80,14 +81,12 @@ func (in *Incoming) fill(m message) error {
 }
 
 func parseSubject(names subject.Space, subj string) (admission.Request, error) {
-	kind, tenant, err := names.ParseRequest(subj) // the common case first
-	if err == nil {
-		return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressNATS}, nil
+	parse, ingress := names.ParseRequest, telemetry.IngressNATS
+	if strings.HasPrefix(subj, names.Prefix()+".call.") {
+		parse, ingress = names.ParseCall, telemetry.IngressCall
 	}
-	if kind, tenant, call := names.ParseCall(subj); call == nil {
-		return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressCall}, nil
-	}
-	return admission.Request{Kind: kind, Tenant: tenant, Ingress: telemetry.IngressNATS}, err
+	kind, tenant, err := parse(subj)
+	return admission.Request{Kind: kind, Tenant: tenant, Ingress: ingress}, err
 }
 
 // IsJSON reports whether the headers declare data, and therefore the reply, as JSON. It returns an

@@ -111,6 +111,7 @@ func TestDecodeRefuses(t *testing.T) {
 		tenant  string
 	}{
 		"an illegal tenant": {"genbus.request.video.a b", nil, good, errcode.InvalidRequest, "legal name", "a b"},
+		"of a call":         {"genbus.call.video.a b", nil, good, errcode.InvalidRequest, `subject "genbus.call.video.a b": "a b" is not a legal name`, ""},
 		"another subject":   {"genbus.task.video.acme.x", nil, good, errcode.InvalidRequest, "subject", ""},
 		"a media type": {
 			names.Call(subject.Video, "acme"), nats.Header{"content-type": {"text/html"}}, good, errcode.UnsupportedMedia, "text/html", "acme",

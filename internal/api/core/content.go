@@ -43,8 +43,10 @@ func (c *Content) Open(ctx context.Context, n subject.JobName, index int, r cont
 
 // Part opens the part of a file that a request selects. The caller must close Body.
 func (c *Content) Part(ctx context.Context, tenant string, m *genbusv1.DownloadVideoRequest) (content.Part, error) {
-	if m.GetOffset() < 0 || m.GetLength() < 0 {
-		return content.Part{}, errcode.Invalid([]errcode.Violation{{Field: "offset", Description: "and length must not be negative"}})
+	for field, value := range map[string]int64{"offset": m.GetOffset(), "length": m.GetLength()} {
+		if value < 0 {
+			return content.Part{}, errcode.Invalid([]errcode.Violation{{Field: field, Description: "must not be negative"}})
+		}
 	}
 	name := subject.JobName{Kind: subject.Video, Tenant: tenant, ID: m.GetId()}
 	file, err := c.Open(ctx, name, int(m.GetIndex()), content.Request{Range: content.RangeOf(m.GetOffset(), m.GetLength())})

@@ -199,7 +199,7 @@ func TestWrongRequests(t *testing.T) {
 		"a page token":        {list, `{"page_token":"!"}`, "400", "invalid_page_token", ""},
 		"a kind of models":    {n.Models("acme"), `{"kind":"audio"}`, "400", "invalid_request", "kind: must be video, chat or empty"},
 		"an illegal tenant":   {n.Get(subject.Video, "a%b"), `{"id":"video_x"}`, "400", "invalid_request", "subject: "},
-		"a negative offset":   {n.Content("acme"), `{"offset":-1}`, "400", "invalid_request", "offset: and length must not be negative"},
+		"a negative offset":   {n.Content("acme"), `{"offset":-1}`, "400", "invalid_request", "offset: must not be negative"},
 		"content of no task":  {n.Content("acme"), `{"id":"video_x"}`, "404", "task_not_found", ""},
 		"an unknown range":    {n.Content("acme"), `{"range":"bytes=0-"}`, "400", "invalid_request", "range: is unknown; use one of id, index, offset, length"},
 		"a negative length":   {n.Content("acme"), `{"length":-1}`, "400", "invalid_request", "must not be negative"},
