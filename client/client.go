@@ -53,8 +53,8 @@ type Options struct {
 	// Reread is how often a follower rereads the log without being notified. It finds events that
 	// were lost on their live subject, which does not guarantee delivery. Default: 10 s.
 	Reread time.Duration
-	// Header adds headers to each request, such as those of its trace (package clientotel). Default:
-	// none.
+	// Header adds headers to each request. Package clientotel has a function that adds the trace
+	// context. Default: no headers are added.
 	Header func(ctx context.Context, h nats.Header)
 	// Notice receives notices about an accepted job, such as NoticeRoutePaused, before SubmitVideo
 	// or SubmitChat returns. A notice begins with its code. mime.ParseMediaType returns the code and

@@ -22,8 +22,8 @@ import (
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
 
-// TestNeedsFewModules checks that a program with this package and the messages needs few modules,
-// and none with a server, gRPC or OpenTelemetry.
+// TestNeedsFewModules checks that a program that imports this package and the messages links few
+// modules, and neither gRPC, OpenTelemetry nor a NATS server.
 func TestNeedsFewModules(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}} {{.ImportPath}}", ".", "../gen/genbus/v1").Output()

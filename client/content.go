@@ -16,10 +16,9 @@ import (
 )
 
 // Content writes a file of a completed video, or the part that r selects, to w, and returns its media
-// type. It survives lost replies and restarts, and fails if no byte arrives within Options.Wait.
-// Errors of genbus are *Error: ErrTaskNotFound, ErrContentNotReady, ErrContentExpired,
-// ErrContentBlocked, ErrContentUnavailable and those of all calls. Bytes that were written before an
-// error are a correct beginning.
+// type. It survives lost replies and restarts, and gives up if no byte arrives for Options.Wait. The
+// bytes written before an error are correct. An error of genbus is an *Error, such as
+// ErrTaskNotFound, ErrContentNotReady, ErrContentExpired, ErrContentBlocked or ErrContentUnavailable.
 //
 // Content requests the file in parts of 2 MiB. genbus reads a file from its beginning for each part if
 // it is archived, or if the upstream does not support ranges. Download large files over HTTP or gRPC.

@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// ListVideos yields the client's videos that r selects, newest first, and requests further pages as
-// needed. A nil r selects all. The error of a page is yielded last. Errors are *Error:
-// ErrInvalidRequest, ErrInvalidPageToken, ErrIndexCatchingUp and those of all calls.
+// ListVideos yields the videos that r selects, newest first, or all if r is nil. It requests more
+// pages as needed, and stops after the first error. An error of genbus is an *Error, such as
+// ErrInvalidRequest, ErrInvalidPageToken, ErrIndexCatchingUp or ErrBrokerUnavailable.
 func (c *Client) ListVideos(ctx context.Context, r *genbusv1.ListVideoTasksRequest) iter.Seq2[*genbusv1.VideoTask, error] {
 	return list(r.GetPageToken(), func(token string) ([]*genbusv1.VideoTask, string, error) {
 		m, page := &genbusv1.ListVideoTasksRequest{}, &genbusv1.ListVideoTasksResponse{}
@@ -27,7 +27,7 @@ func (c *Client) ListVideos(ctx context.Context, r *genbusv1.ListVideoTasksReque
 	})
 }
 
-// ListChats yields the client's queued chats that r selects, without their replies, like ListVideos.
+// ListChats is like ListVideos for queued chats. It yields them without their replies.
 func (c *Client) ListChats(ctx context.Context, r *genbusv1.ListChatCompletionsRequest) iter.Seq2[*genbusv1.Chat, error] {
 	return list(r.GetPageToken(), func(token string) ([]*genbusv1.Chat, string, error) {
 		m, page := &genbusv1.ListChatCompletionsRequest{}, &genbusv1.ListChatCompletionsResponse{}
@@ -38,7 +38,7 @@ func (c *Client) ListChats(ctx context.Context, r *genbusv1.ListChatCompletionsR
 	})
 }
 
-// list yields the jobs of all pages, from that of the token on.
+// list yields the jobs of all pages, starting with the page of a token.
 func list[Job any](first string, read func(token string) (page []Job, next string, err error)) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		for token := first; ; {
@@ -60,31 +60,31 @@ func list[Job any](first string, read func(token string) (page []Job, next strin
 	}
 }
 
-// CancelVideo cancels a video that has not ended, and returns its state. The upstream may still
-// charge for a task that it has begun. An ended video is returned unchanged. Errors are *Error:
-// ErrTaskNotFound and those of all calls. CancelVideo may be repeated.
+// CancelVideo cancels a video and returns its state. The upstream may still charge for a task that it
+// has begun. A video that has ended stays unchanged, so CancelVideo may be repeated. An error of
+// genbus is an *Error, such as ErrTaskNotFound or ErrBrokerUnavailable.
 func (c *Client) CancelVideo(ctx context.Context, id string) (*genbusv1.VideoTask, error) {
 	answer := &genbusv1.CancelVideoTaskResponse{}
 	err := c.ask(ctx, c.names.Cancel(subject.Video, c.tenant), &genbusv1.CancelVideoTaskRequest{Id: id}, answer)
 	return answer.GetTask(), err
 }
 
-// CancelChat cancels a queued chat, like CancelVideo, with ErrChatNotFound.
+// CancelChat is like CancelVideo for a queued chat. It returns ErrChatNotFound if there is none.
 func (c *Client) CancelChat(ctx context.Context, id string) (*genbusv1.Chat, error) {
 	answer := &genbusv1.CancelChatCompletionResponse{}
 	err := c.ask(ctx, c.names.Cancel(subject.Chat, c.tenant), &genbusv1.CancelChatCompletionRequest{Id: id}, answer)
 	return answer.GetChat(), err
 }
 
-// Models returns the models that genbus serves and r selects. A nil r selects all.
+// Models returns the models that r selects, or all if r is nil.
 func (c *Client) Models(ctx context.Context, r *genbusv1.ListModelsRequest) ([]*genbusv1.Model, error) {
 	answer := &genbusv1.ListModelsResponse{}
 	err := c.ask(ctx, c.names.Models(c.tenant), r, answer)
 	return answer.GetModels(), err
 }
 
-// ask sends a request that may be repeated, and decodes the reply. It repeats requests without an
-// answer, and those that may succeed later, until ctx ends or Options.Wait has passed.
+// ask sends a request that may be repeated, and decodes the reply. If genbus does not answer or
+// refuses the request for now, it sends the request again, until ctx ends or Options.Wait has passed.
 func (c *Client) ask(ctx context.Context, subj string, r, answer proto.Message) error {
 	m, err := c.question(ctx, subj, r)
 	if err != nil {
@@ -125,8 +125,10 @@ func (t *trying) again(ctx context.Context, err error) error {
 	if ok {
 		wait = max(wait, refused.RetryAfter)
 	}
-	if errors.Is(err, context.DeadlineExceeded) && t.last != nil {
-		err = fmt.Errorf("%w, and before: %w", err, t.last) // Options.Wait had passed
+	before := t.last
+	t.last = err
+	if errors.Is(err, context.DeadlineExceeded) && before != nil {
+		err = fmt.Errorf("%w, and before: %w", err, before) // the attempt before says more
 	}
 	switch {
 	case final(err), time.Since(t.since)+wait > t.c.wait && !ok:
@@ -137,7 +139,7 @@ func (t *trying) again(ctx context.Context, err error) error {
 	if stopped := pause(ctx, wait); stopped != nil {
 		return fmt.Errorf("%w: %w", stopped, err)
 	}
-	t.wait, t.last = min(2*t.wait, maxPause), err
+	t.wait = min(2*t.wait, maxPause)
 	return nil
 }
 

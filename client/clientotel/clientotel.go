@@ -16,8 +16,8 @@ func Propagate(ctx context.Context, h nats.Header) {
 	otel.GetTextMapPropagator().Inject(ctx, carrier(h))
 }
 
-// carrier writes lower-case names, which genbus reads. Header names of NATS are case-sensitive, and
-// propagation.HeaderCarrier would write those of HTTP.
+// carrier writes lower-case header names. NATS header names are case-sensitive, and genbus reads
+// lower-case ones. propagation.HeaderCarrier would capitalize them.
 type carrier nats.Header
 
 func (c carrier) Get(key string) string { return nats.Header(c).Get(strings.ToLower(key)) }

@@ -6,8 +6,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/genbus/genbus/internal/errcode"
 )
@@ -39,27 +37,30 @@ func RangeOf(offset, length int64) string {
 
 // Part describes the file, opened with RangeOf, as a part. It fails if offset is beyond the file.
 func (f *File) Part(offset int64) (Part, error) {
-	from, size, ranged := strings.Cut(strings.TrimPrefix(f.Range, "bytes "), "/")
 	if f.Status == http.StatusRequestedRangeNotSatisfiable {
-		if offset > 0 && size == strconv.FormatInt(offset, 10) {
+		size, known := unsatisfiedLength(f.Range)
+		switch {
+		case !known:
+			return Part{}, beyond(offset, -1)
+		case size > 0 && size == offset:
 			return f.end(offset), nil
+		default:
+			return Part{}, beyond(offset, size)
 		}
-		return Part{}, beyond(offset, size)
 	}
-	if !ranged {
+	if f.Range == "" {
 		return Part{File: f, Size: f.Length}, nil
 	}
-	out := Part{File: f, Size: -1}
-	if n, err := strconv.ParseInt(size, 10, 64); err == nil {
-		out.Size = n
-	}
-	start, _, _ := strings.Cut(from, "-")
-	n, err := strconv.ParseInt(start, 10, 64)
-	if err != nil {
+	r := parseContentRange(f.Range)
+	if r == nil {
 		return Part{}, errcode.New(errcode.ContentUnavailable, "the upstream sent an unidentified part of the file")
 	}
-	out.Offset = n
-	return out, nil
+	return Part{File: f, Offset: r.first, Size: r.length}, nil
+}
+
+// ContentRange returns the Content-Range of n bytes of the part, from the position at in the file.
+func (p Part) ContentRange(at, n int64) string {
+	return contentRange{first: at, last: at + n - 1, length: p.Size}.String()
 }
 
 // end describes the empty rest of a file. A caller that has read the whole file may ask for it.
@@ -76,7 +77,7 @@ func (p *Part) SkipTo(offset int64) error {
 	p.Offset += n
 	switch {
 	case errors.Is(err, io.EOF):
-		return beyond(offset, strconv.FormatInt(p.Offset, 10))
+		return beyond(offset, p.Offset)
 	case err != nil:
 		return cutOff(err)
 	default:
@@ -105,12 +106,11 @@ func cutOff(err error) error {
 	return errcode.New(errcode.ContentUnavailable, "the file was cut off: %w", err)
 }
 
-// beyond returns the error for an offset outside the file. size is empty if the upstream did not
-// report it.
-func beyond(offset int64, size string) error {
+// beyond returns the error for an offset outside the file, whose size is -1 if unknown.
+func beyond(offset, size int64) error {
 	text := fmt.Sprintf("%d is beyond the file", offset)
-	if size != "" {
-		text += ", which has " + size + " bytes"
+	if size >= 0 {
+		text += fmt.Sprintf(", which has %d bytes", size)
 	}
 	return errcode.Invalid([]errcode.Violation{{Field: "offset", Description: text}})
 }

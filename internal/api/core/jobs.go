@@ -131,9 +131,6 @@ func wellFormed(n subject.JobName) bool {
 	return ok && kind == n.Kind
 }
 
-// StatusRule describes valid status filters in a violation.
-const StatusRule = "must be JOB_STATUS_QUEUED, JOB_STATUS_IN_PROGRESS, JOB_STATUS_COMPLETED, JOB_STATUS_FAILED or JOB_STATUS_CANCELLED"
-
 // List reads a page of a tenant's jobs, newest first.
 func (j *Jobs) List(ctx context.Context, q jobtable.Query) (jobindex.Page, error) {
 	after := subject.JobName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}

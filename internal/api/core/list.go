@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/jobtable"
@@ -37,7 +38,7 @@ func listViolations(m ListRequest) []errcode.Violation {
 		out = append(out, errcode.Violation{Field: field, Description: description})
 	}
 	if _, known := genbusv1.JobStatus_name[int32(m.GetStatus())]; !known {
-		add("status", StatusRule)
+		add("status", body.StatusRule)
 	}
 	if m.GetPageSize() < 0 {
 		add("page_size", "must be 0 to 100")

@@ -161,7 +161,7 @@ func (x *exchange) prepareGateway(enter func(*exchange) error) error {
 	}
 	if text := x.r.PathValue("sequence"); text != "" {
 		if _, err := runtime.Uint64(text); err != nil {
-			return errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: mustBe(uint64Rule, text)}})
+			return errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: mustBe(body.Uint64Rule, text)}})
 		}
 	}
 	r := x.r.Clone(x.r.Context())

@@ -11,7 +11,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 )
 
@@ -52,7 +52,7 @@ func (p parameters) wrong(name string, values []string) string {
 	case p.request == nil:
 		return p.unknown()
 	}
-	field := fieldNamed(p.request.Descriptor(), first)
+	field := body.FieldNamed(p.request.Descriptor(), first)
 	if field == nil || !slices.Contains(p.names, string(field.Name())) {
 		return p.unknown()
 	}
@@ -60,7 +60,7 @@ func (p parameters) wrong(name string, values []string) string {
 		if field.Message() == nil || field.IsList() {
 			return p.unknown()
 		}
-		if field = fieldNamed(field.Message(), rest); field == nil {
+		if field = body.FieldNamed(field.Message(), rest); field == nil {
 			return p.unknown()
 		}
 	}
@@ -71,59 +71,10 @@ func (p parameters) wrong(name string, values []string) string {
 	if len(values) > 1 && !field.IsList() {
 		return fmt.Sprintf("must be given once, not %d times", len(values))
 	}
-	return mustBe(ruleOf(field), values[0])
+	return mustBe(body.FieldRule(field), values[0])
 }
 
-func (p parameters) unknown() string { return unknown(p.names, "query parameters") }
-
-// unknown describes a name that is not among names, which are of a kind such as members.
-func unknown(names []string, kind string) string {
-	if len(names) == 0 {
-		return "is unknown; this path takes no " + kind
-	}
-	return "is unknown; use one of " + strings.Join(names, ", ")
-}
-
-// fieldNamed finds a field by its name or by its JSON name (pageSize), as the gateway does.
-func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
-	if f := m.Fields().ByName(protoreflect.Name(name)); f != nil {
-		return f
-	}
-	return m.Fields().ByJSONName(name)
-}
-
-// uint64Rule describes valid values of a uint64 field.
-const uint64Rule = "must be an integer from 0 to 18446744073709551615"
-
-// ruleOf describes valid values of a parameter, or of a member of a message.
-func ruleOf(f protoreflect.FieldDescriptor) string {
-	switch f.Kind() {
-	case protoreflect.BoolKind:
-		return "must be true or false"
-	case protoreflect.EnumKind:
-		return core.StatusRule // the only enum in requests
-	case protoreflect.MessageKind:
-		switch f.Message().FullName() {
-		case "google.protobuf.Timestamp":
-			return "must be a time such as 2026-01-31T12:00:00Z"
-		case "google.protobuf.Duration":
-			return "must be a duration in seconds such as 7200s"
-		}
-		return "must be an object"
-	case protoreflect.StringKind:
-		return "must be a string of valid Unicode"
-	case protoreflect.BytesKind:
-		return "must be a string in Base64"
-	case protoreflect.DoubleKind, protoreflect.FloatKind:
-		return "must be a number"
-	case protoreflect.Int32Kind:
-		return "must be an integer from 0 to 2147483647"
-	case protoreflect.Uint64Kind:
-		return uint64Rule
-	default:
-		return "must be an integer"
-	}
-}
+func (p parameters) unknown() string { return body.UnknownName(p.names, "query parameters") }
 
 // mustBe describes a value that breaks a rule.
 func mustBe(rule, value string) string {

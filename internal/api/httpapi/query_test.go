@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/contract"
 	"github.com/genbus/genbus/internal/contract/contracttest"
@@ -114,7 +114,7 @@ func TestValuesOfQueriesAreExplained(t *testing.T) {
 		"/genbus/v1/videos?page_size=1&page_size=2":                   `page_size: must be given once, not 2 times`,
 		"/genbus/v1/videos?created_after=yesterday":                   `created_after: ` + time + `"yesterday"`,
 		"/genbus/v1/videos?created_after.seconds=x":                   `created_after.seconds: must be an integer, not "x"`,
-		"/genbus/v1/videos?status=done":                               `status: ` + core.StatusRule + `, not "done"`,
+		"/genbus/v1/videos?status=done":                               `status: ` + body.StatusRule + `, not "done"`,
 		"/genbus/v1/operator/jobs?oldest_first=maybe":                 `oldest_first: must be true or false, not "maybe"`,
 		"/genbus/v1/operator/audit?letter=-1":                         `letter: must be an integer from 0 to 18446744073709551615, not "-1"`,
 		"/genbus/v1/operator/dead-letters/1?without_data=2":           `without_data: must be true or false, not "2"`,

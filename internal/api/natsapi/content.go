@@ -3,10 +3,8 @@ package natsapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -84,7 +82,7 @@ func (c *calls) sendPieces(r micro.Request, part content.Part, m *genbusv1.Downl
 	for begin := time.Now(); !eof && at < end && time.Since(begin) < downloadTime; {
 		n, err := part.Next(buf[:min(int64(len(buf)), end-at)])
 		if n > 0 {
-			header[subject.HeaderContentRange] = []string{contentRange(at, int64(n), part.Size)}
+			header[subject.HeaderContentRange] = []string{part.ContentRange(at, int64(n))}
 			if err := c.send(r, buf[:n], header); err != nil {
 				c.log.Warn("could not send content over NATS", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
 				return nil
@@ -135,13 +133,4 @@ func (s *shares) put(tenant string) {
 	if s.running[tenant]--; s.running[tenant] == 0 {
 		delete(s.running, tenant)
 	}
-}
-
-// contentRange describes n bytes from at on, of a file of size bytes or of unknown size (-1).
-func contentRange(at, n, size int64) string {
-	total := "*"
-	if size >= 0 {
-		total = strconv.FormatInt(size, 10)
-	}
-	return fmt.Sprintf("bytes %d-%d/%s", at, at+n-1, total)
 }
