@@ -127,7 +127,11 @@ func TestAnAcceptedBacklogEnds(t *testing.T) {
 	const log, reply = 20 << 20, 10 << 10
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: log}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		url, creates := longReplies(t, reply)
-		cfg := testConfig(t, url, onCluster)
+		cfg := testConfig(t, url, onCluster, func(c *config.Config) { // on a busy machine, no replica may lose its jobs
+			for i := range c.Routes {
+				c.Routes[i].AckWait = 30 * time.Second
+			}
+		})
 		var replicas []*replica
 		for range 8 {
 			replicas = append(replicas, idleReplica(t, open(t), cfg))
