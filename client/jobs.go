@@ -76,6 +76,23 @@ func (c *Client) CancelChat(ctx context.Context, id string) (*genbusv1.Chat, err
 	return answer.GetChat(), err
 }
 
+// ReplacedBy returns the IDs of the jobs that repeat an ended job because their retry_of names it:
+// the newest 100, oldest first. The list is also empty while genbus cannot tell. An error of genbus
+// is an *Error, such as ErrTaskNotFound, ErrChatNotFound or ErrBrokerUnavailable.
+func (c *Client) ReplacedBy(ctx context.Context, id string) ([]string, error) {
+	switch kind, _ := subject.KindOf(id); kind {
+	case subject.Video:
+		answer := &genbusv1.GetVideoTaskResponse{}
+		err := c.ask(ctx, c.names.Get(kind, c.tenant), &genbusv1.GetVideoTaskRequest{Id: id}, answer)
+		return answer.GetReplacedBy(), err
+	case subject.Chat:
+		answer := &genbusv1.GetChatCompletionResponse{}
+		err := c.ask(ctx, c.names.Get(kind, c.tenant), &genbusv1.GetChatCompletionRequest{Id: id}, answer)
+		return answer.GetReplacedBy(), err
+	}
+	return nil, notFound(Video, id)
+}
+
 // Models returns the models that r selects, or all if r is nil.
 func (c *Client) Models(ctx context.Context, r *genbusv1.ListModelsRequest) ([]*genbusv1.Model, error) {
 	answer := &genbusv1.ListModelsResponse{}

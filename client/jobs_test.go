@@ -52,6 +52,23 @@ func TestJobsAreListedAndCancelled(t *testing.T) {
 		t.Errorf("%v, %v", ended, err)
 	}
 
+	repeat := video("sandbox-video", "list-3")
+	repeat.RetryOf = made[1]
+	again, err := c.SubmitVideo(ctx, repeat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made = append(made, again.GetId())
+	if ids, err := c.ReplacedBy(ctx, made[1]); err != nil || !slices.Equal(ids, made[3:]) {
+		t.Errorf("%s is replaced by %v, %v", made[1], ids, err)
+	}
+	if ids, err := c.ReplacedBy(ctx, talk.GetId()); err != nil || ids != nil {
+		t.Errorf("a chat is replaced by %v, %v", ids, err)
+	}
+	if _, err := c.ReplacedBy(ctx, "video_1"); !errors.Is(err, client.ErrTaskNotFound) {
+		t.Errorf("a malformed ID: %v", err)
+	}
+
 	for name, row := range map[string]struct {
 		request *genbusv1.ListVideoTasksRequest
 		want    []string

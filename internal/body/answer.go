@@ -20,14 +20,15 @@ func VideoCreatedJSON(v *genbusv1.VideoTask) []byte {
 }
 
 // VideoTaskJSON returns the answer to GET /v1/video/generations/{task_id}. url and format describe
-// the first video. error is absent unless the task has one.
-func VideoTaskJSON(v *genbusv1.VideoTask) []byte {
+// the first video. error is absent unless the task has one. replacedBy lists the tasks that repeat
+// this one.
+func VideoTaskJSON(v *genbusv1.VideoTask, replacedBy []string) []byte {
 	var w writer
-	w.taskAnswer(v)
+	w.taskAnswer(v, replacedBy)
 	return w.buf
 }
 
-func (w *writer) taskAnswer(v *genbusv1.VideoTask) {
+func (w *writer) taskAnswer(v *genbusv1.VideoTask, replacedBy []string) {
 	o := w.videoHead(v)
 	o.unix("completed_at", v.GetCompletedAt())
 	if videos := v.GetVideos(); len(videos) > 0 {
@@ -40,6 +41,7 @@ func (w *writer) taskAnswer(v *genbusv1.VideoTask) {
 	nest(o, "error", v.GetError(), (*writer).errorAnswer)
 	o.text("request_id", v.GetRequestId())
 	o.text("retry_of", v.GetRetryOf())
+	o.texts("replaced_by", replacedBy)
 	o.textDict("labels", v.GetLabels())
 	o.close(nil)
 }
@@ -82,14 +84,14 @@ func (w *writer) errorAnswer(e *genbusv1.TaskError) {
 
 // ChatJSON returns the answer to a GET for a chat by ID, and to a POST with respond-async. It
 // includes reply, the upstream's JSON, byte for byte. reply is empty if the chat has not ended or
-// reply_ref refers to the reply.
-func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
+// reply_ref refers to the reply. replacedBy lists the chats that repeat this one.
+func ChatJSON(chat *genbusv1.Chat, reply []byte, replacedBy []string) []byte {
 	var w writer
-	w.chatAnswer(chat, reply)
+	w.chatAnswer(chat, reply, replacedBy)
 	return w.buf
 }
 
-func (w *writer) chatAnswer(chat *genbusv1.Chat, reply []byte) {
+func (w *writer) chatAnswer(chat *genbusv1.Chat, reply []byte, replacedBy []string) {
 	o := w.open()
 	o.always("id", chat.GetId())
 	o.always("object", "chat.completion.job")
@@ -101,6 +103,7 @@ func (w *writer) chatAnswer(chat *genbusv1.Chat, reply []byte) {
 	nest(o, "error", chat.GetError(), (*writer).errorAnswer)
 	o.text("request_id", chat.GetRequestId())
 	o.text("retry_of", chat.GetRetryOf())
+	o.texts("replaced_by", replacedBy)
 	o.textDict("labels", chat.GetLabels())
 	if len(reply) == 0 {
 		nest(o, "reply_ref", chat.GetReplyRef(), (*writer).blobRef)

@@ -39,16 +39,16 @@ func TestVideoAnswers(t *testing.T) {
 	}{
 		{VideoCreatedJSON(&genbusv1.VideoTask{Id: "video_a", Model: "m", Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, CreatedAt: at(10)}),
 			`{"task_id":"video_a","id":"video_a","object":"video","model":"m","status":"queued","progress":0,"created_at":10}`},
-		{VideoTaskJSON(completed), `{"task_id":"video_a","id":"video_a","object":"video","model":"m\"","status":"completed","progress":100,` +
+		{VideoTaskJSON(completed, []string{"video_c", "video_d"}), `{"task_id":"video_a","id":"video_a","object":"video","model":"m\"","status":"completed","progress":100,` +
 			`"created_at":10,"completed_at":20,"url":"https://x/1?a=b&c","format":"mp4","videos":[{"url":"https://x/1?a=b&c","format":"mp4",` +
 			`"duration":5.1,"width":1280,"height":720,"expires_at":30},{"url":"https://x/2"}],"metadata":{"duration": 5.0},` +
-			`"usage":{"total_tokens":3,"cost":0.10},"request_id":"r","retry_of":"video_b","labels":{"a":"1","b":"2"}}`},
-		{VideoTaskJSON(failed), `{"task_id":"video_a","id":"video_a","object":"video","model":"","status":"failed","progress":40,` +
+			`"usage":{"total_tokens":3,"cost":0.10},"request_id":"r","retry_of":"video_b","replaced_by":["video_c","video_d"],"labels":{"a":"1","b":"2"}}`},
+		{VideoTaskJSON(failed, nil), `{"task_id":"video_a","id":"video_a","object":"video","model":"","status":"failed","progress":40,` +
 			`"created_at":10,"completed_at":20,"error":{"code":"upstream_failed","message":"it\nfailed","type":"t","param":"p",` +
 			`"retryable":false,"upstream_code":"50413"}}`},
-		{VideoTaskJSON(odd), `{"task_id":"","id":"","object":"video","model":"` + "\ufffd" + `","status":"unknown","progress":0,"url":"u",` +
+		{VideoTaskJSON(odd, nil), `{"task_id":"","id":"","object":"video","model":"` + "\ufffd" + `","status":"unknown","progress":0,"url":"u",` +
 			`"videos":[{"url":"u"}],"metadata":"{broken","usage":{"prompt_tokens":1,"x":1}}`},
-		{VideoTaskJSON(nil), `{"task_id":"","id":"","object":"video","model":"","status":"unknown","progress":0}`},
+		{VideoTaskJSON(nil, nil), `{"task_id":"","id":"","object":"video","model":"","status":"unknown","progress":0}`},
 	} {
 		if string(test.got) != test.want {
 			t.Errorf("\n got %s\nwant %s", test.got, test.want)
@@ -65,16 +65,16 @@ func TestChatJSON(t *testing.T) {
 		RequestId: "r", RetryOf: "chat_b", ReplyJson: []byte("not this one"),
 	}
 	want := `{"id":"chat_a","object":"chat.completion.job","status":"cancelled","model":"m","attempt":2,"created_at":10,"completed_at":20,` +
-		`"error":{"code":"cancelled","message":"by the caller","retryable":true},"request_id":"r","retry_of":"chat_b","labels":{"a":"1"}`
-	if got := ChatJSON(chat, nil); string(got) != want+"}" {
+		`"error":{"code":"cancelled","message":"by the caller","retryable":true},"request_id":"r","retry_of":"chat_b","replaced_by":["chat_c"],"labels":{"a":"1"}`
+	if got := ChatJSON(chat, nil, []string{"chat_c"}); string(got) != want+"}" {
 		t.Errorf("without a reply:\n got %s\nwant %s", got, want+"}")
 	}
 	reply := "{\n \"id\" : \"c\", \"n\": 1.0 }"
-	if got := ChatJSON(chat, []byte(reply)); string(got) != want+`,"response":`+reply+"}" {
+	if got := ChatJSON(chat, []byte(reply), []string{"chat_c"}); string(got) != want+`,"response":`+reply+"}" {
 		t.Errorf("with a reply: got %s", got)
 	}
 	chat.ReplyRef = &genbusv1.BlobRef{Bucket: "b", Name: "n", Size: 300 << 10}
-	if got := ChatJSON(chat, nil); string(got) != want+`,"reply_ref":{"bucket":"b","name":"n","size":307200}}` {
+	if got := ChatJSON(chat, nil, []string{"chat_c"}); string(got) != want+`,"reply_ref":{"bucket":"b","name":"n","size":307200}}` {
 		t.Errorf("with a reply elsewhere: got %s", got)
 	}
 }

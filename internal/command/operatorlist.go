@@ -159,6 +159,7 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 	j := m.GetJob()
 	rows := []string{
 		cells("job", j.GetId()), cells("kind", j.GetKind()), cells("tenant", j.GetTenant()), cells("request id", m.GetRequestId()), cells("retry of", m.GetRetryOf()),
+		cells("replaced by", strings.Join(m.GetReplacedBy(), ", ")),
 		cells("phase", task.PhaseWord(j.GetPhase())), cells("model", j.GetModel()), cells("route", j.GetRoute()),
 		cells("upstream", upstreamKeyOf(j.GetUpstream(), j.GetUpstreamKey())), cells("upstream task", j.GetUpstreamTaskId()), cells("labels", labelsLine(j)),
 		cells("created", moment(j.GetCreatedAt())), cells("start by", moment(m.GetStartBy())), cells("end by", moment(m.GetEndBy())),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -213,7 +214,7 @@ func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 	for _, place := range places(t) {
 		rows = append(rows, cells("video", place))
 	}
-	return p.properties(rows, t.GetError())
+	return p.properties(rows, t.GetError(), t.GetRetryOf(), answer.GetReplacedBy())
 }
 
 func (p printer) chat(answer *genbusv1.GetChatCompletionResponse) error {
@@ -228,12 +229,18 @@ func (p printer) chat(answer *genbusv1.GetChatCompletionResponse) error {
 	if reply := answer.GetCompletion(); reply != nil {
 		rows = append(rows, cells("reply", replyText(reply)))
 	}
-	return p.properties(rows, c.GetError())
+	return p.properties(rows, c.GetError(), c.GetRetryOf(), answer.GetReplacedBy())
 }
 
-func (p printer) properties(rows []string, e *genbusv1.TaskError) error {
+func (p printer) properties(rows []string, e *genbusv1.TaskError, retryOf string, replacedBy []string) error {
 	if e != nil {
 		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
+	}
+	if retryOf != "" {
+		rows = append(rows, cells("retry of", retryOf))
+	}
+	if len(replacedBy) > 0 {
+		rows = append(rows, cells("replaced by", strings.Join(replacedBy, ", ")))
 	}
 	return p.table(rows[0], rows[1:])
 }

@@ -16,6 +16,8 @@ type question struct {
 	Remove *removal         `json:"gone,omitempty"`   // a job that the log does not have; gets no answer
 	Search *jobtable.Search `json:"search,omitempty"`
 	Rates  bool             `json:"rates,omitempty"` // recent rates
+	// Replaced is a job whose replacements are wanted.
+	Replaced *jobtable.Replaced `json:"replaced,omitempty"`
 	// Largest is the number of tenants whose unfinished jobs are counted, starting with the tenant
 	// that has the most. The tenants in Tenants are counted in addition.
 	Largest int      `json:"largest,omitempty"`
@@ -36,6 +38,7 @@ type answer struct {
 	Rates  *jobtable.Rates  `json:"rates,omitempty"`
 	ByName map[string]int64 `json:"by_name,omitempty"` // unfinished jobs by tenant
 	InAll  int64            `json:"in_all,omitempty"`  // unfinished jobs of all tenants
+	IDs    []string         `json:"ids,omitempty"`     // IDs of replacements
 }
 
 // Values of answer.Error.

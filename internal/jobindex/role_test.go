@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // observed records the statuses since the last Reset.
@@ -488,5 +489,47 @@ func TestAnyReplicaSearches(t *testing.T) {
 	asks.Index.Erased(two)
 	for _, r := range all {
 		eventually(t, "an erased job is not found", func() bool { return slices.Equal(search(r, jobtable.Search{}), []string{"video_1"}) })
+	}
+}
+
+// TestReplacementsAreListedByEveryReplica checks that a replica knows its own retries at once and
+// those of others soon, and that it does not wait for a keeper that is missing.
+func TestReplacementsAreListedByEveryReplica(t *testing.T) {
+	t.Parallel()
+	all, asks := threeReplicas(t)
+	old := cancelled(t, asks, submit(t, asks, "video_00"))
+	if ids := asks.ReplacedBy(t.Context(), old); ids != nil {
+		t.Errorf("before a retry: %v", ids)
+	}
+	for i, r := range append([]*replica{asks}, all...) {
+		item := work(fmt.Sprintf("video_%02d", i+1))
+		item.RetryOf = "video_00"
+		made := must[joblog.Entry](t)(r.Commit(t.Context(), task.FromWork(item), 0))
+		if ids := r.ReplacedBy(t.Context(), old); !slices.Contains(ids, made.Job.GetId()) {
+			t.Errorf("the replica that made %s lists %v", made.Job.GetId(), ids)
+		}
+		cancelled(t, r, made)
+	}
+	for _, r := range all {
+		eventually(t, "all list all", func() bool {
+			return slices.Equal(r.ReplacedBy(t.Context(), old), []string{"video_01", "video_02", "video_03", "video_04"})
+		})
+	}
+	erased := must[joblog.Entry](t)(asks.Get(t.Context(), videoName("video_02")))
+	if err := asks.Erase(t.Context(), erased); err != nil {
+		t.Fatal(err)
+	}
+	asks.Index.Erased(erased)
+	for _, r := range all {
+		eventually(t, "none lists an erased job", func() bool { return len(r.ReplacedBy(t.Context(), old)) == 3 })
+	}
+	for _, r := range all {
+		if r != asks {
+			r.kill()
+		}
+	}
+	begin := time.Now()
+	if ids := asks.ReplacedBy(t.Context(), old); ids != nil || time.Since(begin) > 5*time.Second {
+		t.Errorf("without keepers: %v after %s", ids, time.Since(begin))
 	}
 }

@@ -161,6 +161,8 @@ func answerFrom(r *reading, q question) answer {
 		a.Jobs = r.table.Unfinished(q.Tenant)
 	case q.Remove != nil:
 		q.Remove.applyTo(r.table)
+	case q.Replaced != nil:
+		a.IDs = r.table.ReplacedBy(*q.Replaced)
 	case q.Rates:
 		rates := r.rated()
 		a.Rates = &rates

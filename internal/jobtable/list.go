@@ -17,7 +17,8 @@ type list struct {
 	// cut is the newest evicted row. Ended jobs up to cut are not inserted again. Therefore the
 	// rows after cut have no gaps, and any rows before it belong to jobs that had not ended when
 	// cut moved.
-	cut Row
+	cut     Row
+	retries retries // the rows that repeat another job
 	// unfinished counts the jobs that have not ended, including evicted ones. evicted holds the
 	// evicted ones by ID.
 	unfinished int
@@ -50,11 +51,18 @@ func (l *list) find(id string) (found Row, ok bool) {
 func (l *list) change(before, r Row) {
 	l.count(before.unfinished, r.unfinished)
 	r.ID = before.ID // the same ID, but in memory that the row already uses
+	l.retries.change(before, r)
 	l.rows.Set(r)
 }
 
 func (l *list) remove(r Row) {
 	l.count(r.unfinished, false)
+	l.delete(r)
+}
+
+// delete deletes a row without changing the count of unfinished jobs.
+func (l *list) delete(r Row) {
+	l.retries.change(r, Row{})
 	l.rows.Delete(r)
 }
 
@@ -82,7 +90,7 @@ func (l *list) drop(n int) {
 		return len(ended) < n
 	})
 	for _, r := range append(ended, others...)[:n] {
-		l.rows.Delete(r)
+		l.delete(r)
 		l.keep(r)
 		if compareRows(r, l.cut) > 0 {
 			l.cut = Row{Created: r.Created, ID: r.ID}

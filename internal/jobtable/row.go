@@ -41,14 +41,14 @@ type facts struct {
 	erased  bool // hidden from searches; the row remains as a place where a list can resume
 }
 
-// words are facts with values that many jobs share.
-type words struct{ phase, route, model, upstream, key, code string }
+// words are facts with values that many jobs share, and retryOf, which few jobs have.
+type words struct{ phase, route, model, upstream, key, code, retryOf string }
 
 func factsOf(s joblog.Summary) facts {
 	f := s.Facts
 	return facts{
 		updated: s.Time.UnixNano(), task: strings.Clone(f.UpstreamTask), labels: publisher.Labels(strings.Clone(string(f.Labels))),
-		shared: unique.Make(words{f.Phase, f.Route, f.Model, f.Upstream, f.Key, f.ErrorCode}),
+		shared: unique.Make(words{f.Phase, f.Route, f.Model, f.Upstream, f.Key, f.ErrorCode, f.RetryOf}),
 	}
 }
 

@@ -89,6 +89,7 @@ func (x *Table) list(n subject.JobName) *list {
 
 func (x *Table) insert(l *list, r Row) {
 	l.count(l.recall(r), r.unfinished)
+	l.retries.change(Row{}, r)
 	l.rows.Set(r)
 	if x.size++; x.size > x.limit {
 		x.evict()

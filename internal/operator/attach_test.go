@@ -3,6 +3,7 @@ package operator
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,6 +66,13 @@ func (r *replica) checkAttached(e joblog.Entry, l *genbusv1.DeadLetter, taskID s
 	end := r.end(e.Name())
 	if v := videoOf(end); v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || v.GetRetryOf() != l.GetId() || v.GetLabels()["team"] != "a" {
 		r.t.Errorf("ended %v", end.Job)
+	}
+	old := subject.JobName{Kind: subject.Video, Tenant: "acme", ID: l.GetId()}
+	if ended, err := r.o.Log.Get(r.t.Context(), old); err == nil { // a test may have stored a dead letter without a job
+		await(r.t, "the old job names it", func() bool {
+			m, err := r.Describe(r.t.Context(), ended)
+			return err == nil && slices.Contains(m.GetReplacedBy(), e.Job.GetId())
+		})
 	}
 	all := r.history(e.Name())
 	v := videoOf(all[0])

@@ -3,6 +3,7 @@ package operator
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,16 @@ func TestRetryMakesOneJobOfAKey(t *testing.T) {
 		if _, err := two.retry(old.Name(), videoBody, ""); errcode.CodeOf(err) != errcode.IdempotencyKeyReused || errcode.From(err).JobID != v.GetId() {
 			t.Errorf("a key with another request: %v", err)
 		}
+		ended, err := one.o.Log.Get(t.Context(), old.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*replica{one, two} {
+			await(t, "the old job names both", func() bool {
+				m, err := r.Describe(t.Context(), ended)
+				return err == nil && slices.Equal(m.GetReplacedBy(), []string{v.GetId(), edited.Job.GetId()})
+			})
+		}
 		// The calls may have left copies of the request. An erasure removes all of them.
 		for _, n := range []subject.JobName{videoName(v.GetId()), edited.Name()} {
 			one.letGo(n)
@@ -125,6 +136,9 @@ func TestRetryMakesOneJobOfAKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			one.nothingIsLeft(n)
+		}
+		if m, err := one.Describe(t.Context(), ended); err != nil || m.GetReplacedBy() != nil {
+			t.Errorf("after the erasure, the old job names %v, %v", m.GetReplacedBy(), err)
 		}
 	})
 }

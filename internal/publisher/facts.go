@@ -36,6 +36,7 @@ type Facts struct {
 	UpstreamTask  string // the upstream's ID for the task
 	ErrorCode     string
 	Begun         string // start of the first submission or attempt, from Moment
+	RetryOf       string // ID of the job that this one repeats
 	Labels        Labels
 }
 
@@ -47,7 +48,7 @@ func FactsOf(j task.Job) Facts {
 	x := j.GetExecution()
 	f := Facts{
 		Phase: task.PhaseWord(x.GetPhase()), Route: x.GetRoute(), Model: j.GetModel(), Upstream: x.GetUpstream(), Key: x.GetUpstreamKey(),
-		ErrorCode: j.GetError().GetCode(),
+		ErrorCode: j.GetError().GetCode(), RetryOf: j.GetRetryOf(),
 	}
 	if begun := x.GetFirstSubmitAt(); begun != nil {
 		f.Begun = Moment(begun.AsTime())
@@ -157,10 +158,10 @@ type factField struct {
 
 // fields returns the facts of the head. The model name and the upstream ID come last, so that a
 // long one does not displace other facts.
-func (f *Facts) fields() [8]factField {
+func (f *Facts) fields() [9]factField {
 	return [...]factField{
 		{"phase", &f.Phase}, {"code", &f.ErrorCode}, {"route", &f.Route}, {"begun", &f.Begun}, {"upstream", &f.Upstream}, {"key", &f.Key},
-		{"model", &f.Model}, {"task", &f.UpstreamTask},
+		{"retry", &f.RetryOf}, {"model", &f.Model}, {"task", &f.UpstreamTask},
 	}
 }
 

@@ -62,11 +62,11 @@ func TestShortFactsAreWhole(t *testing.T) {
 	t.Parallel()
 	begun := time.Unix(1_800_000_000, 123_456_789)
 	v := &genbusv1.VideoTask{
-		Model: "sora-2", UpstreamTaskId: "task_1", Labels: map[string]string{"team": "a&b=c;d", "cut": ""},
+		Model: "sora-2", UpstreamTaskId: "task_1", RetryOf: "video_a", Labels: map[string]string{"team": "a&b=c;d", "cut": ""},
 		Execution: &genbusv1.Execution{Route: "film", Upstream: "u", FirstSubmitAt: timestamppb.New(begun)},
 	}
 	f := publisher.ParseFacts(publisher.FactsOf(v).Header())
-	if want := (publisher.Facts{Phase: "unknown", Route: "film", Model: "sora-2", Upstream: "u", UpstreamTask: "task_1", Begun: publisher.Moment(begun), Labels: "cut=&team=a%26b%3Dc%3Bd"}); f != want {
+	if want := (publisher.Facts{Phase: "unknown", Route: "film", Model: "sora-2", Upstream: "u", UpstreamTask: "task_1", RetryOf: "video_a", Begun: publisher.Moment(begun), Labels: "cut=&team=a%26b%3Dc%3Bd"}); f != want {
 		t.Errorf("got %+v, want %+v", f, want)
 	}
 	if at, known := f.BegunAt(); !known || !at.Equal(begun) {

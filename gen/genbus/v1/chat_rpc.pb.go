@@ -397,7 +397,10 @@ type GetChatCompletionResponse struct {
 	// The current state of the chat.
 	Chat *Chat `protobuf:"bytes,1,opt,name=chat,proto3" json:"chat,omitempty"`
 	// The reply, field by field; absent before the chat has completed.
-	Completion    *ChatCompletion `protobuf:"bytes,2,opt,name=completion,proto3" json:"completion,omitempty"`
+	Completion *ChatCompletion `protobuf:"bytes,2,opt,name=completion,proto3" json:"completion,omitempty"`
+	// IDs of the tenant's chats whose retry_of names this one: the newest 100, oldest first.
+	// Empty before the chat has ended, and while the job index is not ready or lacks them.
+	ReplacedBy    []string `protobuf:"bytes,3,rep,name=replaced_by,json=replacedBy,proto3" json:"replaced_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +445,13 @@ func (x *GetChatCompletionResponse) GetChat() *Chat {
 func (x *GetChatCompletionResponse) GetCompletion() *ChatCompletion {
 	if x != nil {
 		return x.Completion
+	}
+	return nil
+}
+
+func (x *GetChatCompletionResponse) GetReplacedBy() []string {
+	if x != nil {
+		return x.ReplacedBy
 	}
 	return nil
 }
@@ -932,12 +942,14 @@ const file_genbus_v1_chat_rpc_proto_rawDesc = "" +
 	"\x1cSubmitChatCompletionResponse\x12#\n" +
 	"\x04chat\x18\x01 \x01(\v2\x0f.genbus.v1.ChatR\x04chat\"*\n" +
 	"\x18GetChatCompletionRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"{\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x9c\x01\n" +
 	"\x19GetChatCompletionResponse\x12#\n" +
 	"\x04chat\x18\x01 \x01(\v2\x0f.genbus.v1.ChatR\x04chat\x129\n" +
 	"\n" +
 	"completion\x18\x02 \x01(\v2\x19.genbus.v1.ChatCompletionR\n" +
-	"completion\"O\n" +
+	"completion\x12\x1f\n" +
+	"\vreplaced_by\x18\x03 \x03(\tR\n" +
+	"replacedBy\"O\n" +
 	"\x1aWatchChatCompletionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fresume_token\x18\x02 \x01(\tR\vresumeToken\"\xcc\x01\n" +

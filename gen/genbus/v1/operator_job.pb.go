@@ -640,7 +640,10 @@ type GetJobResponse struct {
 	// When the job fails unless it ends; absent before it starts.
 	EndBy *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=end_by,json=endBy,proto3" json:"end_by,omitempty"`
 	// The pause of its route; absent if the job does not wait for the route.
-	Pause         *RoutePause `protobuf:"bytes,12,opt,name=pause,proto3" json:"pause,omitempty"`
+	Pause *RoutePause `protobuf:"bytes,12,opt,name=pause,proto3" json:"pause,omitempty"`
+	// IDs of the jobs of the same kind and tenant that repeat this one: the newest 100, oldest
+	// first. Empty before the job has ended, and while the job index is not ready or lacks them.
+	ReplacedBy    []string `protobuf:"bytes,13,rep,name=replaced_by,json=replacedBy,proto3" json:"replaced_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -755,6 +758,13 @@ func (x *GetJobResponse) GetEndBy() *timestamppb.Timestamp {
 func (x *GetJobResponse) GetPause() *RoutePause {
 	if x != nil {
 		return x.Pause
+	}
+	return nil
+}
+
+func (x *GetJobResponse) GetReplacedBy() []string {
+	if x != nil {
+		return x.ReplacedBy
 	}
 	return nil
 }
@@ -1346,7 +1356,7 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06tenant\x18\x03 \x01(\tR\x06tenant\"\xf7\x03\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\"\x98\x04\n" +
 	"\x0eGetJobResponse\x12'\n" +
 	"\x03job\x18\x01 \x01(\v2\x15.genbus.v1.JobSummaryR\x03job\x12\x1d\n" +
 	"\n" +
@@ -1362,7 +1372,9 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\bstart_by\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x121\n" +
 	"\x06end_by\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05endBy\x12+\n" +
-	"\x05pause\x18\f \x01(\v2\x15.genbus.v1.RoutePauseR\x05pause\"\xff\x05\n" +
+	"\x05pause\x18\f \x01(\v2\x15.genbus.v1.RoutePauseR\x05pause\x12\x1f\n" +
+	"\vreplaced_by\x18\r \x03(\tR\n" +
+	"replacedBy\"\xff\x05\n" +
 	"\x0fJobHistoryEvent\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12@\n" +

@@ -166,7 +166,10 @@ func (x *GetVideoTaskRequest) GetId() string {
 type GetVideoTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The current state of the task.
-	Task          *VideoTask `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Task *VideoTask `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// IDs of the tenant's tasks whose retry_of names this one: the newest 100, oldest first.
+	// Empty before the task has ended, and while the job index is not ready or lacks them.
+	ReplacedBy    []string `protobuf:"bytes,2,rep,name=replaced_by,json=replacedBy,proto3" json:"replaced_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -204,6 +207,13 @@ func (*GetVideoTaskResponse) Descriptor() ([]byte, []int) {
 func (x *GetVideoTaskResponse) GetTask() *VideoTask {
 	if x != nil {
 		return x.Task
+	}
+	return nil
+}
+
+func (x *GetVideoTaskResponse) GetReplacedBy() []string {
+	if x != nil {
+		return x.ReplacedBy
 	}
 	return nil
 }
@@ -779,9 +789,11 @@ const file_genbus_v1_video_rpc_proto_rawDesc = "" +
 	"\x17CreateVideoTaskResponse\x12(\n" +
 	"\x04task\x18\x01 \x01(\v2\x14.genbus.v1.VideoTaskR\x04task\"%\n" +
 	"\x13GetVideoTaskRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"@\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"a\n" +
 	"\x14GetVideoTaskResponse\x12(\n" +
-	"\x04task\x18\x01 \x01(\v2\x14.genbus.v1.VideoTaskR\x04task\"\x85\x02\n" +
+	"\x04task\x18\x01 \x01(\v2\x14.genbus.v1.VideoTaskR\x04task\x12\x1f\n" +
+	"\vreplaced_by\x18\x02 \x03(\tR\n" +
+	"replacedBy\"\x85\x02\n" +
 	"\x15ListVideoTasksRequest\x12,\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12?\n" +
 	"\rcreated_after\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +

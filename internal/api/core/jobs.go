@@ -55,6 +55,14 @@ func (j *Jobs) Get(ctx context.Context, n subject.JobName) (joblog.Entry, error)
 	return e, nil
 }
 
+// ReplacedBy returns the IDs of the jobs that repeat an ended job, as in Index.ReplacedBy.
+func (j *Jobs) ReplacedBy(ctx context.Context, e joblog.Entry) []string {
+	if !e.Terminal() {
+		return nil
+	}
+	return j.index.ReplacedBy(ctx, e)
+}
+
 // Notice returns what to tell a caller about a job besides its state, or an empty notice.
 func (j *Jobs) Notice(job task.Job) string { return Notice(j.Pause(job)) }
 

@@ -125,7 +125,7 @@ func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatC
 		return nil, err
 	}
 	setState(ctx, s.core.Jobs, e.Job)
-	out := &genbusv1.GetChatCompletionResponse{Chat: core.ChatOf(e)}
+	out := &genbusv1.GetChatCompletionResponse{Chat: core.ChatOf(e), ReplacedBy: s.core.Jobs.ReplacedBy(ctx, e)}
 	if e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return out, nil
 	}

@@ -1,6 +1,7 @@
 package grpcapi_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,18 @@ func TestOperatorRetries(t *testing.T) {
 	retry.IdempotencyKey, retry.RequestJson = "2", []byte(`{"model":"sandbox-video","prompt":"another secret"}`)
 	if third := apitest.Must[*genbusv1.RetryJobResponse](t)(client.RetryJob(ctx, retry)); third.GetId() == made.GetId() {
 		t.Errorf("another key made %s too", third.GetId())
+	}
+	shown := apitest.Must[*genbusv1.GetJobResponse](t)(client.GetJob(ctx, &genbusv1.GetJobRequest{Id: old}))
+	if ids := shown.GetReplacedBy(); len(ids) != 2 || ids[0] != made.GetId() {
+		t.Errorf("an operator sees that %s is replaced by %v", old, ids)
+	}
+	videos := genbusv1grpc.NewVideoServiceClient(w.Dial())
+	get := apitest.Must[*genbusv1.GetVideoTaskResponse](t)(videos.GetVideoTask(withKey(t.Context(), acmeKey), &genbusv1.GetVideoTaskRequest{Id: old}))
+	if !slices.Equal(get.GetReplacedBy(), shown.GetReplacedBy()) {
+		t.Errorf("its tenant sees %v", get.GetReplacedBy())
+	}
+	if event, err := w.Broker.Last(t.Context(), w.Broker.Names().Tasks(), w.Broker.Names().Task(subject.Video, "acme", old)); err != nil || strings.Contains(string(event.Data), made.GetId()) {
+		t.Errorf("the event names the retry, %v", err)
 	}
 	records := apitest.Must[*genbusv1.ListAuditRecordsResponse](t)(client.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{JobId: old, Tenant: "acme"})).GetRecords()
 	if len(records) != 10 { // six refused, three made, one read

@@ -39,7 +39,7 @@ func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTask
 		return nil, err
 	}
 	setState(ctx, s.core.Jobs, e.Job)
-	return &genbusv1.GetVideoTaskResponse{Task: core.VideoOf(e)}, nil
+	return &genbusv1.GetVideoTaskResponse{Task: core.VideoOf(e), ReplacedBy: s.core.Jobs.ReplacedBy(ctx, e)}, nil
 }
 
 func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoTasksRequest) (*genbusv1.ListVideoTasksResponse, error) {

@@ -72,7 +72,7 @@ func (h *Handler) submitChat(x *exchange, req admission.Request) error {
 	x.job(e.Job)
 	x.Header().Set("Location", "/genbus/v1/chats/"+e.Job.GetId())
 	x.Header().Set("Preference-Applied", "respond-async")
-	return x.json(http.StatusAccepted, body.ChatJSON(core.ChatOf(e), reply))
+	return x.json(http.StatusAccepted, body.ChatJSON(core.ChatOf(e), reply, nil))
 }
 
 // streamChat sends the blocks of the reply as they arrive.

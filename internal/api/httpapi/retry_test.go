@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"encoding/base64"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/genbus/genbus/internal/api/apitest"
@@ -35,5 +36,10 @@ func TestOperatorRetriesByHTTP(t *testing.T) {
 	id, _ := made["id"].(string)
 	if e := w.Entry(subject.Video, "acme", id); e.Job.GetRetryOf() != old || made["status"] != "JOB_STATUS_QUEUED" {
 		t.Errorf("%v made %v", made, e.Job)
+	}
+	for _, path := range []string{"/v1/video/generations/", "/genbus/v1/videos/"} {
+		if got := w.Get(path+old, apitest.ByAcme...).Body; !strings.Contains(got, `"replaced_by":["`+id+`"]`) {
+			t.Errorf("%s: %s", path, got)
+		}
 	}
 }

@@ -37,5 +37,5 @@ func (h *Handler) getVideo(x *exchange) error {
 		return err
 	}
 	x.job(e.Job)
-	return x.json(http.StatusOK, body.VideoTaskJSON(x.linked(core.VideoOf(e))))
+	return x.json(http.StatusOK, body.VideoTaskJSON(x.linked(core.VideoOf(e)), h.core.Jobs.ReplacedBy(x.ctx(), e)))
 }

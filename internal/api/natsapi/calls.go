@@ -303,7 +303,7 @@ type result struct {
 // accepted returns the answer to an accepted request.
 func accepted(e joblog.Entry) result {
 	if chat, ok := e.Job.(*genbusv1.Chat); ok {
-		return result{&genbusv1.SubmitChatCompletionResponse{Chat: chat}, func() []byte { return body.ChatJSON(chat, chat.GetReplyJson()) }, chat}
+		return result{&genbusv1.SubmitChatCompletionResponse{Chat: chat}, func() []byte { return body.ChatJSON(chat, chat.GetReplyJson(), nil) }, chat}
 	}
 	video := core.VideoOf(e)
 	return result{&genbusv1.CreateVideoTaskResponse{Task: video}, func() []byte { return body.VideoCreatedJSON(video) }, video}

@@ -76,8 +76,8 @@ func (c *calls) getVideo(ctx context.Context, tenant string, m *genbusv1.GetVide
 	if err != nil {
 		return result{}, err
 	}
-	task := core.VideoOf(e)
-	return result{&genbusv1.GetVideoTaskResponse{Task: task}, func() []byte { return body.VideoTaskJSON(task) }, task}, nil
+	task, replacedBy := core.VideoOf(e), c.core.Jobs.ReplacedBy(ctx, e)
+	return result{&genbusv1.GetVideoTaskResponse{Task: task, ReplacedBy: replacedBy}, func() []byte { return body.VideoTaskJSON(task, replacedBy) }, task}, nil
 }
 
 // getChat returns a chat with its reply. A stored reply that may not fit into a message is only
@@ -94,9 +94,11 @@ func (c *calls) getChat(ctx context.Context, tenant string, m *genbusv1.GetChatC
 			return result{}, err
 		}
 	}
+	replacedBy := c.core.Jobs.ReplacedBy(ctx, e)
 	completion, _ := body.ParseCompletion(reply) // nil without a reply, or if it is not a JSON object
 	return result{
-		&genbusv1.GetChatCompletionResponse{Chat: chat, Completion: completion}, func() []byte { return body.ChatJSON(chat, reply) }, chat,
+		&genbusv1.GetChatCompletionResponse{Chat: chat, Completion: completion, ReplacedBy: replacedBy},
+		func() []byte { return body.ChatJSON(chat, reply, replacedBy) }, chat,
 	}, nil
 }
 
@@ -106,7 +108,7 @@ func (c *calls) cancelVideo(ctx context.Context, tenant string, m *genbusv1.Canc
 		return result{}, err
 	}
 	task := core.VideoOf(e)
-	return result{&genbusv1.CancelVideoTaskResponse{Task: task}, func() []byte { return body.VideoTaskJSON(task) }, task}, nil
+	return result{&genbusv1.CancelVideoTaskResponse{Task: task}, func() []byte { return body.VideoTaskJSON(task, nil) }, task}, nil
 }
 
 func (c *calls) cancelChat(ctx context.Context, tenant string, m *genbusv1.CancelChatCompletionRequest) (result, error) {
@@ -115,7 +117,7 @@ func (c *calls) cancelChat(ctx context.Context, tenant string, m *genbusv1.Cance
 		return result{}, err
 	}
 	chat := core.ChatOf(e)
-	return result{&genbusv1.CancelChatCompletionResponse{Chat: chat}, func() []byte { return body.ChatJSON(chat, chat.GetReplyJson()) }, chat}, nil
+	return result{&genbusv1.CancelChatCompletionResponse{Chat: chat}, func() []byte { return body.ChatJSON(chat, chat.GetReplyJson(), nil) }, chat}, nil
 }
 
 func (c *calls) listVideos(ctx context.Context, tenant string, m *genbusv1.ListVideoTasksRequest) (result, error) {

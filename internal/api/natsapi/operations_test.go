@@ -92,6 +92,16 @@ func TestVideosByRequest(t *testing.T) {
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
+
+	repeat := &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(apitest.VideoBody)}, RetryOf: queued}}
+	made := apitest.Must[*genbusv1.CreateVideoTaskResponse](t)(client.CreateVideoTask(t.Context(), repeat)).GetTask().GetId()
+	if job := w.askJSON(n.Get(subject.Video, "default"), `{"id":"`+queued+`"}`); !strings.Contains(job, `"replaced_by":["`+made+`"]`) {
+		t.Errorf("repeated by %s: %s", made, job)
+	}
+	var replaced genbusv1.GetVideoTaskResponse
+	if w.ask(n.Get(subject.Video, "default"), &genbusv1.GetVideoTaskRequest{Id: queued}, &replaced); !slices.Equal(replaced.GetReplacedBy(), []string{made}) {
+		t.Errorf("repeated by %s: %v", made, &replaced)
+	}
 }
 
 // page is a list in JSON.
