@@ -293,7 +293,7 @@ var table = []Meaning{
 	{QueueTimeout, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "Send it again as a new job.", "Raise max_in_flight or timeouts.queue on the route."},
 	{DeadlineExceeded, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Look up the task at the upstream by its upstream ID.", "Look up the task at the upstream by its upstream ID; raise timeouts.deadline if the upstream is slow."},
 	{Expired, grpcDeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "Send it again with a later expires_at.", "Raise max_in_flight on the route if its jobs wait too long."},
-	{Cancelled, grpcCanceled, http.StatusConflict, typeRequest, false, "Nothing; the upstream may still charge for a submitted job.", ""},
+	{Cancelled, grpcCanceled, http.StatusConflict, typeRequest, false, "Nothing; the message says whether the upstream may charge for the job.", ""},
 	{Poisoned, grpcInternal, http.StatusInternalServerError, typeServer, false, "Ask the operator, who has the dead letter.", "Read the dead letter, and the logs of the replicas that held the job."},
 	{LogLost, grpcDataLoss, http.StatusInternalServerError, typeServer, false, "Check the upstream's task list, then send it again as a new job.", "Check the upstream's task list, and why NATS lost the log; the caller must send the job again."},
 	{NotEnqueued, grpcAborted, http.StatusInternalServerError, typeServer, false, "Send it again as a new job, unless you erased it.", "Check the NATS logs, unless the job was erased; the caller must send the job again."},

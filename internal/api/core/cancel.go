@@ -103,9 +103,9 @@ func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 }
 
 func cancelled(job task.Job, by string) *errcode.Error {
-	message := fmt.Sprintf("%s was cancelled by %s before it was submitted to the upstream", job.GetId(), by)
-	if job.GetExecution().GetFirstSubmitAt() != nil {
-		message = fmt.Sprintf("%s was cancelled by %s after its submission; the upstream may still finish it and charge for it", job.GetId(), by)
+	message := fmt.Sprintf("%s was cancelled by %s after its submission; the upstream may still finish it and charge for it", job.GetId(), by)
+	if task.Untouched(job) {
+		message = fmt.Sprintf("%s was cancelled by %s before an upstream accepted it; nothing was charged", job.GetId(), by)
 	}
 	return &errcode.Error{Code: errcode.Cancelled, Message: message, JobID: job.GetId()}
 }

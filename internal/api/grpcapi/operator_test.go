@@ -288,10 +288,10 @@ func TestOperatorCancels(t *testing.T) {
 		status genbusv1.JobStatus
 		says   string
 	}{
-		{subject.Video, queued, genbusv1.JobStatus_JOB_STATUS_CANCELLED, "was cancelled by an operator before it was submitted"},
+		{subject.Video, queued, genbusv1.JobStatus_JOB_STATUS_CANCELLED, "was cancelled by an operator before an upstream accepted it; nothing was charged"},
 		{subject.Video, started, genbusv1.JobStatus_JOB_STATUS_CANCELLED, "by an operator after its submission; the upstream may still finish it"},
 		{subject.Video, ended, genbusv1.JobStatus_JOB_STATUS_COMPLETED, ""},
-		{subject.Chat, w.SubmitChat("", apitest.ByAcme...), genbusv1.JobStatus_JOB_STATUS_CANCELLED, "was cancelled by an operator"},
+		{subject.Chat, w.SubmitChat("", apitest.ByAcme...), genbusv1.JobStatus_JOB_STATUS_CANCELLED, "by an operator before an upstream accepted it; nothing was charged"},
 	} {
 		for range 2 { // a second cancel answers the same
 			m := apitest.Must[*genbusv1.CancelJobResponse](t)(client.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: string(row.kind), Tenant: "acme", Id: row.id}))

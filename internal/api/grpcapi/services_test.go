@@ -211,7 +211,7 @@ func TestGRPCCancel(t *testing.T) {
 		status genbusv1.JobStatus
 		says   string
 	}{
-		queued:  {genbusv1.JobStatus_JOB_STATUS_CANCELLED, "before it was submitted"},
+		queued:  {genbusv1.JobStatus_JOB_STATUS_CANCELLED, "before an upstream accepted it; nothing was charged"},
 		started: {genbusv1.JobStatus_JOB_STATUS_CANCELLED, "may still finish it and charge"},
 		ended:   {genbusv1.JobStatus_JOB_STATUS_COMPLETED, ""},
 	} {
