@@ -382,9 +382,9 @@ func TestOperatorFleetCommand(t *testing.T) {
 	c := operatorCommand{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	var replicas struct {
 		Replicas []struct {
-			ID, Version string
-			HeldJobs    string `json:"held_jobs"`
-			IndexReady  bool   `json:"index_ready"`
+			ID, Address, Version string
+			HeldJobs             string `json:"held_jobs"`
+			IndexReady           bool   `json:"index_ready"`
 		}
 	}
 	w.acmeVideo(t, "sandbox-video", "a cat")
@@ -392,7 +392,7 @@ func TestOperatorFleetCommand(t *testing.T) {
 		c.into(&replicas, "replicas")
 		return len(replicas.Replicas) == 1 && replicas.Replicas[0].HeldJobs == "1" && replicas.Replicas[0].IndexReady
 	})
-	if out := c.ok("replicas"); !strings.Contains(out, replicas.Replicas[0].ID) || !strings.Contains(out, "serves") || strings.Count(out, "\n") != 2 {
+	if out := c.ok("replicas"); !strings.Contains(out, replicas.Replicas[0].ID) || !strings.Contains(out, replicas.Replicas[0].Address+" ") || !strings.Contains(out, "serves") || strings.Count(out, "\n") != 2 {
 		t.Errorf("printed\n%s", out)
 	}
 	for _, limit := range []string{"0", "-1", "101"} {

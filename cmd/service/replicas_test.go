@@ -291,13 +291,13 @@ func TestAKilledHolderIsShown(t *testing.T) {
 	c := operatorCommand{t: t, server: second.grpc, key: opsKey}
 	shows := func(pattern string) {
 		t.Helper()
-		looks := regexp.MustCompile(`\nwork item +held since \S+Z by replica (\w+)` + pattern + `\n`)
+		looks := regexp.MustCompile(`\nwork item +held since \S+Z by replica (\S+:\d+)` + pattern + `\n`)
 		await(t, pattern, func() bool { return looks.MatchString(c.ok("jobs", "show", n.ID)) })
 	}
 	shows("")
 	mustDo(t, first.Kill)
 	shows(`, which does not answer \(last seen at \S+Z\); no replica reports .*`)
-	shows(`; replica \w+ holds it now`)
+	shows(`; replica \S+:\d+ holds it now`)
 	up.complete()
 	b.awaitEnd(n)
 }

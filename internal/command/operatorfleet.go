@@ -50,10 +50,10 @@ func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
 			name, state, held, waiting = upstreamKeyOf(name, keys[0].GetName()), keyState(u, keys[0]), heldWith(keys[0]), fmt.Sprint(keys[0].GetWaiting())
 			keys = nil
 		}
-		rows = append(rows, cells(name, on.GetReplica(), state, held, waiting,
+		rows = append(rows, cells(name, cmp.Or(on.GetAddress(), on.GetReplica()), state, held, waiting,
 			share(u.GetCallsFailed(), u.GetCalls()), share(u.GetPollsFailed(), u.GetPolls()), lastFailure(u)))
 		for _, k := range keys {
-			rows = append(rows, cells(upstreamKeyOf(name, k.GetName()), on.GetReplica(), keyState(u, k), heldWith(k), fmt.Sprint(k.GetWaiting()), "", "", ""))
+			rows = append(rows, cells(upstreamKeyOf(name, k.GetName()), cmp.Or(on.GetAddress(), on.GetReplica()), keyState(u, k), heldWith(k), fmt.Sprint(k.GetWaiting()), "", "", ""))
 		}
 	}
 	if err := p.table("UPSTREAM\tREPLICA\tSTATE\tHELD\tWAITING\tCALLS FAILED, 5 MIN\tPOLLS FAILED\tLAST FAILURE", rows); err != nil {
@@ -71,7 +71,7 @@ func keyState(u *genbusv1.UpstreamState, k *genbusv1.UpstreamKeyState) string {
 	}
 	switch {
 	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_OPEN:
-		return "breaker open until " + moment(u.GetOpenUntil())
+		return fmt.Sprintf("breaker open, retries in %.0f s", max(time.Until(u.GetOpenUntil().AsTime()).Seconds(), 0))
 	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_HALF_OPEN:
 		return "breaker half open"
 	case k.GetCooldownUntil() != nil:
@@ -124,9 +124,9 @@ func (p printer) replicas(m *genbusv1.ListReplicasResponse) error {
 			index = "has it"
 		}
 		up := time.Since(r.GetStartedAt().AsTime()).Round(time.Second)
-		rows = append(rows, cells(r.GetId(), r.GetHost(), r.GetVersion(), state, up.String(), fmt.Sprint(r.GetHeldJobs()), index, moment(r.GetConfigReadAt())))
+		rows = append(rows, cells(cmp.Or(r.GetAddress(), r.GetHost()), r.GetVersion(), state, up.String(), fmt.Sprint(r.GetHeldJobs()), index, moment(r.GetConfigReadAt()), r.GetId()))
 	}
-	if err := p.table("REPLICA\tHOST\tVERSION\tSTATE\tUP FOR\tHOLDS\tINDEX\tCONFIGURATION OF", rows); err != nil {
+	if err := p.table("REPLICA\tVERSION\tSTATE\tUP FOR\tHOLDS\tINDEX\tCONFIGURATION OF\tID", rows); err != nil {
 		return err
 	}
 	return p.silent(m.GetSilent())
@@ -134,7 +134,7 @@ func (p printer) replicas(m *genbusv1.ListReplicasResponse) error {
 
 func (p printer) silent(replicas []*genbusv1.SilentReplica) error {
 	for _, r := range replicas {
-		if _, err := fmt.Fprintf(p.out, "no answer from replica %s on %s, last seen %s\n", clean(r.GetId()), cmp.Or(clean(r.GetHost()), "-"), moment(r.GetHeardAt())); err != nil {
+		if _, err := fmt.Fprintf(p.out, "no answer from replica %s, last seen %s\n", clean(cmp.Or(r.GetAddress(), r.GetId())), moment(r.GetHeardAt())); err != nil {
 			return err
 		}
 	}

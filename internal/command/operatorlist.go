@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -211,7 +212,7 @@ func historyLine(h *genbusv1.JobHistoryEvent) string {
 		http = fmt.Sprint(h.GetUpstreamHttpStatus())
 	}
 	return cells(fmt.Sprint(h.GetVersion()), h.GetTime().AsTime().Format("2006-01-02T15:04:05.000Z07:00"), after, task.PhaseWord(h.GetPhase()),
-		fmt.Sprint(h.GetAttempt()), progress, upstreamKeyOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), h.GetReplica())
+		fmt.Sprint(h.GetAttempt()), progress, upstreamKeyOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), cmp.Or(h.GetReplicaAddress(), h.GetReplica()))
 }
 
 // holderOf names the holder if it is not the last writer, or reports that the last writer may be
@@ -223,7 +224,7 @@ func holderOf(w *genbusv1.WorkItemPlace) string {
 	}
 	switch {
 	case w.GetHolder() != "" && w.GetHolder() != w.GetReplica():
-		return "; replica " + w.GetHolder() + " holds it now"
+		return "; replica " + cmp.Or(w.GetHolderAddress(), w.GetHolder()) + " holds it now"
 	case w.GetReplicaGone():
 		return ", which " + lost + "; no replica reports holding the job, and one takes it within the route's ack_wait or when the route resumes"
 	}
@@ -238,7 +239,7 @@ func workItemLine(w *genbusv1.WorkItemPlace) string {
 	case genbusv1.WorkItemPlace_STATE_READY:
 		return "ready since " + since
 	case genbusv1.WorkItemPlace_STATE_IN_HAND:
-		return fmt.Sprintf("held since %s by replica %s", since, w.GetReplica()) + holderOf(w)
+		return fmt.Sprintf("held since %s by replica %s", since, cmp.Or(w.GetReplicaAddress(), w.GetReplica())) + holderOf(w)
 	case genbusv1.WorkItemPlace_STATE_UNSPECIFIED:
 	}
 	return "none"

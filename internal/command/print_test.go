@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -111,7 +112,7 @@ func TestOnlyWhatMayHaveMadeAJobIsUnknown(t *testing.T) {
 func TestUpstreamCountsAppearOnce(t *testing.T) {
 	t.Parallel()
 	of := func(name string, keys ...*genbusv1.UpstreamKeyState) *genbusv1.UpstreamOnReplica {
-		return &genbusv1.UpstreamOnReplica{Replica: "r1", Upstream: &genbusv1.UpstreamState{Name: name, Calls: 7, CallsFailed: 3, Polls: 5, PollsFailed: 2, LastError: "HTTP 503", LastErrorAt: &timestamppb.Timestamp{}, Keys: keys}}
+		return &genbusv1.UpstreamOnReplica{Replica: "r1", Address: "n1:8080", Upstream: &genbusv1.UpstreamState{Name: name, Calls: 7, CallsFailed: 3, Polls: 5, PollsFailed: 2, LastError: "HTTP 503", LastErrorAt: &timestamppb.Timestamp{}, Keys: keys}}
 	}
 	var out strings.Builder
 	err := printer{out: &out}.upstreams(&genbusv1.ListUpstreamsResponse{Upstreams: []*genbusv1.UpstreamOnReplica{
@@ -121,14 +122,25 @@ func TestUpstreamCountsAppearOnce(t *testing.T) {
 	}})
 	const want = `
 UPSTREAM  REPLICA  STATE                                                   HELD    WAITING  CALLS FAILED, 5 MIN  POLLS FAILED  LAST FAILURE
-a         r1       in use                                                  1       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
-b/only    r1       in use                                                  2       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
-c         r1       in use                                                  -       -        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
-c/one     r1       in use                                                  3       0        -                    -             -
-c/two     r1       key refused (401), not used until 1970-01-01T00:00:00Z  4 of 9  6        -                    -             -
+a         n1:8080  in use                                                  1       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+b/only    n1:8080  in use                                                  2       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+c         n1:8080  in use                                                  -       -        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+c/one     n1:8080  in use                                                  3       0        -                    -             -
+c/two     n1:8080  key refused (401), not used until 1970-01-01T00:00:00Z  4 of 9  6        -                    -             -
 `
 	if diff := cmp.Diff(want[1:], out.String()); err != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
+	}
+}
+
+// TestAnOpenBreakerSaysWhenItRetries checks that the time is relative.
+func TestAnOpenBreakerSaysWhenItRetries(t *testing.T) {
+	t.Parallel()
+	for until, want := range map[time.Duration]string{time.Hour: "breaker open, retries in 3600 s", -time.Hour: "breaker open, retries in 0 s"} {
+		u := &genbusv1.UpstreamState{Breaker: genbusv1.UpstreamState_BREAKER_OPEN, OpenUntil: timestamppb.New(time.Now().Add(until))}
+		if got := keyState(u, nil); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ const (
 const (
 	headerReplica = "genbus-replica"
 	headerHost    = "genbus-host"
+	headerAddress = "genbus-address"
 	// headerLeaving is set in the last message of a replica that is stopping.
 	headerLeaving = "genbus-leaving"
 	// headerJob is the job's ID in a question to the holder of a job.
@@ -57,8 +58,8 @@ type Options struct {
 	Conn   *nats.Conn
 	Names  subject.Space
 	Logger *slog.Logger
-	// Self and Host are this replica's ID and host.
-	Self, Host string
+	// Self, Host and Address are this replica's ID, host and address (see ReplicaState).
+	Self, Host, Address string
 	// State returns this replica's state. It must be safe for concurrent use and must not block.
 	State func() *genbusv1.ReplicaState
 	// Held returns the state of a job that this replica holds, or nil if it does not hold the job.
@@ -129,7 +130,7 @@ func (m *Member) announce(ctx context.Context) {
 func (m *Member) message() *nats.Msg {
 	return &nats.Msg{
 		Subject: m.o.Names.Replicas(),
-		Header:  nats.Header{headerReplica: []string{m.o.Self}, headerHost: []string{m.o.Host}},
+		Header:  nats.Header{headerReplica: []string{m.o.Self}, headerHost: []string{m.o.Host}, headerAddress: []string{m.o.Address}},
 	}
 }
 
@@ -161,7 +162,7 @@ func (m *Member) stateOf(job string) *genbusv1.ReplicaState {
 	if job == "" {
 		return m.o.State()
 	}
-	return &genbusv1.ReplicaState{Id: m.o.Self, Host: m.o.Host, HeldJob: m.o.Held(job)}
+	return &genbusv1.ReplicaState{Id: m.o.Self, Host: m.o.Host, Address: m.o.Address, HeldJob: m.o.Held(job)}
 }
 
 // note remembers a replica, or removes one that is leaving. It reports whether to announce this
@@ -179,7 +180,9 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 	case !known && len(m.known) >= maxReplicas:
 		return false
 	}
-	m.known[id] = &replica{SilentReplica: &genbusv1.SilentReplica{Id: id, Host: clip(header.Get(headerHost)), HeardAt: timestamppb.New(now)}}
+	m.known[id] = &replica{SilentReplica: &genbusv1.SilentReplica{
+		Id: id, Host: clip(header.Get(headerHost)), Address: clip(header.Get(headerAddress)), HeardAt: timestamppb.New(now),
+	}}
 	if known || now.Sub(m.answered) < answerEvery {
 		return false
 	}
@@ -187,18 +190,62 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 	return true
 }
 
-// clip shortens a host name to 255 bytes.
-func clip(host string) string { return strings.ToValidUTF8(host[:min(len(host), 255)], "") }
+// clip shortens a host name or address to 261 bytes, the length of a long host name and a port.
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 261)], "") }
 
-// Ask asks all replicas, including this one, for their states. It returns the states received
-// within 1 s, by ID, and the recently seen replicas that did not answer. A replica that missed the
-// last two questions gets only 200 ms until its next message.
-func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
-	return m.ask(ctx, "")
+// Address returns a replica's address, or "" if the replica is not known.
+func (m *Member) Address(id string) string {
+	if id == m.o.Self {
+		return m.o.Address
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.known[id]; r != nil {
+		return r.GetAddress()
+	}
+	return ""
 }
 
-// AskForHolder is like Ask but asks for the state of a job, in the field held_job. Otherwise the
-// states contain only ID and host. It returns as soon as the holder has answered.
+// Ask asks all replicas, including this one, for their states. It returns the states received
+// within 1 s, by ID, and the recently seen replicas that did not answer and were not replaced. A
+// replica that missed the last two questions gets only 200 ms until its next message.
+func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
+	states, silent, err = m.ask(ctx, "")
+	return states, unreplaced(silent, states), err
+}
+
+// unreplaced returns the silent replicas that no replica has replaced, by ID. A serving replica
+// replaces those with its address or, if there are none, one that was last seen before it started.
+func unreplaced(silent []*genbusv1.SilentReplica, states []*genbusv1.ReplicaState) []*genbusv1.SilentReplica {
+	var starts []*genbusv1.ReplicaState
+	for _, s := range states {
+		n := len(silent)
+		if s.GetDraining() {
+			continue
+		}
+		silent = slices.DeleteFunc(silent, func(r *genbusv1.SilentReplica) bool { return r.GetAddress() != "" && r.GetAddress() == s.GetAddress() })
+		if len(silent) == n {
+			starts = append(starts, s)
+		}
+	}
+	slices.SortFunc(starts, func(a, b *genbusv1.ReplicaState) int {
+		return a.GetStartedAt().AsTime().Compare(b.GetStartedAt().AsTime())
+	})
+	slices.SortFunc(silent, func(a, b *genbusv1.SilentReplica) int {
+		return a.GetHeardAt().AsTime().Compare(b.GetHeardAt().AsTime())
+	})
+	for _, s := range starts {
+		if len(silent) > 0 && s.GetStartedAt().AsTime().After(silent[0].GetHeardAt().AsTime()) {
+			silent = silent[1:]
+		}
+	}
+	slices.SortFunc(silent, func(a, b *genbusv1.SilentReplica) int { return strings.Compare(a.GetId(), b.GetId()) })
+	return silent
+}
+
+// AskForHolder is like Ask but asks for the state of a job, in the field held_job, and lists
+// replaced replicas too. Otherwise the states contain only ID, host and address. It returns as soon
+// as the holder has answered.
 func (m *Member) AskForHolder(ctx context.Context, job string) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
 	return m.ask(ctx, job)
 }
@@ -226,7 +273,6 @@ func (m *Member) ask(ctx context.Context, job string) (states []*genbusv1.Replic
 	others, silent := m.gather(ctx, awaited, sub.NextMsgWithContext)
 	states = append(states, others...)
 	slices.SortFunc(states, func(a, b *genbusv1.ReplicaState) int { return strings.Compare(a.GetId(), b.GetId()) })
-	slices.SortFunc(silent, func(a, b *genbusv1.SilentReplica) int { return strings.Compare(a.GetId(), b.GetId()) })
 	return states, silent, nil
 }
 
@@ -276,7 +322,9 @@ func (m *Member) countMissed(states []*genbusv1.ReplicaState, silent []*genbusv1
 	defer m.mu.Unlock()
 	for _, s := range states {
 		if r := m.known[s.GetId()]; r != nil {
-			r.missed = 0
+			seen := proto.CloneOf(r.SilentReplica) // answers to callers share the old one
+			seen.HeardAt = timestamppb.Now()
+			r.SilentReplica, r.missed = seen, 0
 		}
 	}
 	for _, s := range silent {

@@ -21,13 +21,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
+// address returns the address of a replica. Replicas whose IDs begin with the same letter replace
+// each other.
+func address(id string) string { return "host-" + id[:1] + ":8080" }
+
 // join starts a member. leave announces its departure.
 func join(t *testing.T, b *broker.Broker, id string) (m *fleet.Member, leave func()) {
 	t.Helper()
 	m = fleet.New(fleet.Options{
-		Conn: b.Conn(), Names: b.Names(), Logger: brokertest.Logger(t), Self: id, Host: "host-" + id,
+		Conn: b.Conn(), Names: b.Names(), Logger: brokertest.Logger(t), Self: id, Host: "host-" + id, Address: address(id),
 		State: func() *genbusv1.ReplicaState {
-			return &genbusv1.ReplicaState{Id: id, Host: "host-" + id, Upstreams: []*genbusv1.UpstreamState{{Name: "u"}}}
+			return &genbusv1.ReplicaState{Id: id, Host: "host-" + id, Address: address(id), Upstreams: []*genbusv1.UpstreamState{{Name: "u"}}}
 		},
 		Held: func(job string) *genbusv1.HeldJob {
 			if job != "held-by-"+id {
@@ -120,6 +124,11 @@ func TestAllReplicasAreAsked(t *testing.T) {
 	if states, silent, err := a.AskForHolder(t.Context(), "held-by-c"); err != nil || len(states) != 1 || len(silent) != 1 || silent[0].GetId() != "c" {
 		t.Errorf("for a job of a replica that is lost %v, %v, %v", states, silent, err)
 	}
+	if got := a.Address("c"); got != "host-c:8080" || a.Address("a") != "host-a:8080" || a.Address("x") != "" {
+		t.Errorf("the lost replica is known as %q", got)
+	}
+	join(t, open(), "c2")
+	eventually(t, a, []string{"a", "c2"}, nil)
 }
 
 // TestInvalidReplicasAreIgnored checks that messages without a valid name neither list a replica

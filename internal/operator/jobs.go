@@ -293,6 +293,7 @@ func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobRes
 	}
 	for i, h := range history {
 		shown := historyEvent(h)
+		shown.ReplicaAddress = p.Fleet.Address(shown.GetReplica())
 		if i > 0 {
 			shown.SincePrevious = durationpb.New(h.Time.Sub(history[i-1].Time))
 		}
@@ -357,6 +358,7 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Record
 		out.State = genbusv1.WorkItemPlace_STATE_READY
 	default:
 		out.State, out.Replica = genbusv1.WorkItemPlace_STATE_IN_HAND, e.Job.GetExecution().GetWriter()
+		out.ReplicaAddress = p.Fleet.Address(out.GetReplica())
 		if since := heldSince(history, out.GetReplica()); !since.IsZero() {
 			out.Since = timestamppb.New(since)
 		}
@@ -376,7 +378,7 @@ func (p Jobs) addHolder(ctx context.Context, out *genbusv1.WorkItemPlace, id str
 	out.ReplicaGone = ctx.Err() == nil // otherwise the replicas had too little time to answer
 	for _, s := range states {
 		if s.GetHeldJob() != nil {
-			out.Holder, out.Held, out.ReplicaGone = s.GetId(), s.GetHeldJob(), false
+			out.Holder, out.HolderAddress, out.Held, out.ReplicaGone = s.GetId(), s.GetAddress(), s.GetHeldJob(), false
 			return
 		}
 		out.ReplicaGone = out.GetReplicaGone() && s.GetId() != out.GetReplica()

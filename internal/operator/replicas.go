@@ -27,7 +27,7 @@ func (p Replicas) Upstreams(ctx context.Context) (*genbusv1.ListUpstreamsRespons
 	out := &genbusv1.ListUpstreamsResponse{Silent: silent}
 	for _, s := range states {
 		for _, u := range s.GetUpstreams() {
-			out.Upstreams = append(out.Upstreams, &genbusv1.UpstreamOnReplica{Replica: s.GetId(), Upstream: u})
+			out.Upstreams = append(out.Upstreams, &genbusv1.UpstreamOnReplica{Replica: s.GetId(), Address: s.GetAddress(), Upstream: u})
 		}
 	}
 	slices.SortStableFunc(out.GetUpstreams(), func(a, b *genbusv1.UpstreamOnReplica) int {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"net"
 	"os"
 	"time"
 
@@ -16,12 +17,14 @@ import (
 // newFleet creates this replica's fleet member, which joins the fleet when started. A replica with
 // an embedded broker is alone.
 func (s *Service) newFleet(host string) *fleet.Member {
+	_, port, _ := net.SplitHostPort(s.httpAddr.Addr().String()) // a TCP address always has a port
+	address := net.JoinHostPort(host, port)
 	return fleet.New(fleet.Options{
-		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.parts.Log.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
+		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.parts.Log.Writer(), Host: host, Address: address, Alone: s.cfg.NATS.Embedded(),
 		Held: func(id string) *genbusv1.HeldJob { return s.consumer.HeldJob(id) },
 		State: func() *genbusv1.ReplicaState {
 			return &genbusv1.ReplicaState{
-				Id: s.parts.Log.Writer(), Host: host, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),
+				Id: s.parts.Log.Writer(), Host: host, Address: address, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),
 				Draining: s.stopping.Load(), HeldJobs: uint64(s.consumer.Held()), IndexReady: s.parts.Index.Ready(), Upstreams: upstreamStates(s.routes.Upstreams()),
 				Refusals: refusalsOf(s.parts.Admission),
 			}

@@ -806,9 +806,11 @@ type JobHistoryEvent struct {
 	// Sequence of the event in the log.
 	Sequence uint64 `protobuf:"varint,16,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Headers of the event's message, including the CloudEvents headers.
-	Headers       map[string]string `protobuf:"bytes,17,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Headers map[string]string `protobuf:"bytes,17,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Host name and HTTP port of the replica; empty if it is not known, as after its stop.
+	ReplicaAddress string `protobuf:"bytes,18,opt,name=replica_address,json=replicaAddress,proto3" json:"replica_address,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *JobHistoryEvent) Reset() {
@@ -960,6 +962,13 @@ func (x *JobHistoryEvent) GetHeaders() map[string]string {
 	return nil
 }
 
+func (x *JobHistoryEvent) GetReplicaAddress() string {
+	if x != nil {
+		return x.ReplicaAddress
+	}
+	return ""
+}
+
 // WorkItemPlace is the place of a job's work item.
 type WorkItemPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -983,8 +992,12 @@ type WorkItemPlace struct {
 	// When that replica was last seen; absent if it announced its stop, or if that was more
 	// than three minutes ago.
 	ReplicaHeardAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=replica_heard_at,json=replicaHeardAt,proto3" json:"replica_heard_at,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Host name and HTTP port of replica; empty if it is not known, as after its stop.
+	ReplicaAddress string `protobuf:"bytes,9,opt,name=replica_address,json=replicaAddress,proto3" json:"replica_address,omitempty"`
+	// Host name and HTTP port of holder.
+	HolderAddress string `protobuf:"bytes,10,opt,name=holder_address,json=holderAddress,proto3" json:"holder_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkItemPlace) Reset() {
@@ -1071,6 +1084,20 @@ func (x *WorkItemPlace) GetReplicaHeardAt() *timestamppb.Timestamp {
 		return x.ReplicaHeardAt
 	}
 	return nil
+}
+
+func (x *WorkItemPlace) GetReplicaAddress() string {
+	if x != nil {
+		return x.ReplicaAddress
+	}
+	return ""
+}
+
+func (x *WorkItemPlace) GetHolderAddress() string {
+	if x != nil {
+		return x.HolderAddress
+	}
+	return ""
 }
 
 // CancelJobRequest names a job of any tenant.
@@ -1374,7 +1401,7 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\x06end_by\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05endBy\x12+\n" +
 	"\x05pause\x18\f \x01(\v2\x15.genbus.v1.RoutePauseR\x05pause\x12\x1f\n" +
 	"\vreplaced_by\x18\r \x03(\tR\n" +
-	"replacedBy\"\xff\x05\n" +
+	"replacedBy\"\xa8\x06\n" +
 	"\x0fJobHistoryEvent\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12@\n" +
@@ -1395,10 +1422,11 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"not_before\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x18\n" +
 	"\areplica\x18\x0f \x01(\tR\areplica\x12\x1a\n" +
 	"\bsequence\x18\x10 \x01(\x04R\bsequence\x12A\n" +
-	"\aheaders\x18\x11 \x03(\v2'.genbus.v1.JobHistoryEvent.HeadersEntryR\aheaders\x1a:\n" +
+	"\aheaders\x18\x11 \x03(\v2'.genbus.v1.JobHistoryEvent.HeadersEntryR\aheaders\x12'\n" +
+	"\x0freplica_address\x18\x12 \x01(\tR\x0ereplicaAddress\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf7\x03\n" +
 	"\rWorkItemPlace\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.genbus.v1.WorkItemPlace.StateR\x05state\x12\x14\n" +
 	"\x05ahead\x18\x02 \x01(\x04R\x05ahead\x12\x18\n" +
@@ -1407,7 +1435,10 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\x06holder\x18\x05 \x01(\tR\x06holder\x12&\n" +
 	"\x04held\x18\x06 \x01(\v2\x12.genbus.v1.HeldJobR\x04held\x12!\n" +
 	"\freplica_gone\x18\a \x01(\bR\vreplicaGone\x12D\n" +
-	"\x10replica_heard_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0ereplicaHeardAt\"U\n" +
+	"\x10replica_heard_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0ereplicaHeardAt\x12'\n" +
+	"\x0freplica_address\x18\t \x01(\tR\x0ereplicaAddress\x12%\n" +
+	"\x0eholder_address\x18\n" +
+	" \x01(\tR\rholderAddress\"U\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATE_WAITING\x10\x01\x12\x0f\n" +

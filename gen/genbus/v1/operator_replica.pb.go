@@ -123,8 +123,10 @@ type ListReplicasResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Replicas that answered.
 	Replicas []*ReplicaState `protobuf:"bytes,1,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	// Replicas seen in the last minutes that did not answer within a second. After two missing
-	// answers, genbus waits only a fifth of a second for a replica until it is seen again.
+	// Replicas seen in the last minutes that did not answer within a second and were not
+	// replaced. A serving replica replaces those with the same address or, if there are none,
+	// one that was last seen before the replica started. After two missing answers, genbus
+	// waits only a fifth of a second for a replica until it is seen again.
 	Silent        []*SilentReplica `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -199,7 +201,9 @@ type ReplicaState struct {
 	// ListReplicas.
 	Refusals []*TenantRefusals `protobuf:"bytes,10,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	// The requested job, if this replica holds it; not set by ListReplicas.
-	HeldJob       *HeldJob `protobuf:"bytes,11,opt,name=held_job,json=heldJob,proto3" json:"held_job,omitempty"`
+	HeldJob *HeldJob `protobuf:"bytes,11,opt,name=held_job,json=heldJob,proto3" json:"held_job,omitempty"`
+	// Host name and HTTP port, such as "node-1:8080", by which people know the replica.
+	Address       string `protobuf:"bytes,12,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +315,13 @@ func (x *ReplicaState) GetHeldJob() *HeldJob {
 	return nil
 }
 
+func (x *ReplicaState) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 // TenantRefusals counts the requests of a tenant that a replica refused because of its
 // limits.
 type TenantRefusals struct {
@@ -375,7 +386,9 @@ type SilentReplica struct {
 	// Host name.
 	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	// When it was last seen.
-	HeardAt       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=heard_at,json=heardAt,proto3" json:"heard_at,omitempty"`
+	HeardAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=heard_at,json=heardAt,proto3" json:"heard_at,omitempty"`
+	// Host name and HTTP port; empty if an older version does not report it.
+	Address       string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -429,6 +442,13 @@ func (x *SilentReplica) GetHeardAt() *timestamppb.Timestamp {
 		return x.HeardAt
 	}
 	return nil
+}
+
+func (x *SilentReplica) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
 }
 
 // ListUpstreamsRequest is empty: genbus asks all replicas for all upstreams.
@@ -529,7 +549,9 @@ type UpstreamOnReplica struct {
 	// ID of the replica.
 	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	// The upstream.
-	Upstream      *UpstreamState `protobuf:"bytes,2,opt,name=upstream,proto3" json:"upstream,omitempty"`
+	Upstream *UpstreamState `protobuf:"bytes,2,opt,name=upstream,proto3" json:"upstream,omitempty"`
+	// Host name and HTTP port of the replica.
+	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +598,13 @@ func (x *UpstreamOnReplica) GetUpstream() *UpstreamState {
 		return x.Upstream
 	}
 	return nil
+}
+
+func (x *UpstreamOnReplica) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
 }
 
 // UpstreamState is an upstream as seen by one replica. It contains no text from the
@@ -842,7 +871,7 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\x13ListReplicasRequest\"}\n" +
 	"\x14ListReplicasResponse\x123\n" +
 	"\breplicas\x18\x01 \x03(\v2\x17.genbus.v1.ReplicaStateR\breplicas\x120\n" +
-	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xc1\x03\n" +
+	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xdb\x03\n" +
 	"\fReplicaState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -857,21 +886,24 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\tupstreams\x18\t \x03(\v2\x18.genbus.v1.UpstreamStateR\tupstreams\x125\n" +
 	"\brefusals\x18\n" +
 	" \x03(\v2\x19.genbus.v1.TenantRefusalsR\brefusals\x12-\n" +
-	"\bheld_job\x18\v \x01(\v2\x12.genbus.v1.HeldJobR\aheldJob\"E\n" +
+	"\bheld_job\x18\v \x01(\v2\x12.genbus.v1.HeldJobR\aheldJob\x12\x18\n" +
+	"\aaddress\x18\f \x01(\tR\aaddress\"E\n" +
 	"\x0eTenantRefusals\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
-	"\tlast_hour\x18\x02 \x01(\x04R\blastHour\"j\n" +
+	"\tlast_hour\x18\x02 \x01(\x04R\blastHour\"\x84\x01\n" +
 	"\rSilentReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x125\n" +
-	"\bheard_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aheardAt\"\x16\n" +
+	"\bheard_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aheardAt\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\"\x16\n" +
 	"\x14ListUpstreamsRequest\"\x85\x01\n" +
 	"\x15ListUpstreamsResponse\x12:\n" +
 	"\tupstreams\x18\x01 \x03(\v2\x1c.genbus.v1.UpstreamOnReplicaR\tupstreams\x120\n" +
-	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"c\n" +
+	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"}\n" +
 	"\x11UpstreamOnReplica\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x124\n" +
-	"\bupstream\x18\x02 \x01(\v2\x18.genbus.v1.UpstreamStateR\bupstream\"\xad\x05\n" +
+	"\bupstream\x18\x02 \x01(\v2\x18.genbus.v1.UpstreamStateR\bupstream\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xad\x05\n" +
 	"\rUpstreamState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\abreaker\x18\x02 \x01(\x0e2 .genbus.v1.UpstreamState.BreakerR\abreaker\x129\n" +
