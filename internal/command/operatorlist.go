@@ -37,7 +37,7 @@ type jobFilter struct {
 	Key      string        `help:"Show only jobs submitted with this upstream key, by name." name:"upstream-key"`
 	Code     string        `help:"Show only jobs with this error code, such as deadline_exceeded."`
 	Label    []string      `help:"Show only jobs with this label, key=value; may be repeated." sep:"none"`
-	ID       string        `help:"Show only the job with this job ID, upstream task ID or, with --tenant, request ID." name:"id"`
+	ID       string        `help:"Show only jobs with this job ID (or its beginning), upstream task ID or request ID." name:"id"`
 	Since    time.Duration `help:"Show only jobs accepted within this duration, such as 1h."`
 	Idle     time.Duration `help:"Show only jobs without an event for this duration."`
 }

@@ -11,7 +11,7 @@ import (
 
 // foundJob names a job on the command line by any of its IDs.
 type foundJob struct {
-	ID     string `arg:"" help:"Job ID or upstream task ID; with --tenant also the request ID."`
+	ID     string `arg:"" help:"Job ID (or its beginning), upstream task ID or request ID, if only one job has it."`
 	Tenant string `help:"Tenant of the job."`
 	Kind   string `help:"Kind, video or chat, if the request ID has both."`
 }

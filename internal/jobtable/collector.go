@@ -8,6 +8,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -19,14 +20,17 @@ const lately = time.Hour
 type collector struct {
 	search Search
 	labels []publisher.Label
-	found  Found
+	// requested is the ID in the current list of the job whose request ID is Find. prefix is Find
+	// if it is the beginning of a job ID.
+	requested, prefix string
+	found             Found
 
 	now     int64
 	tenants map[string]*TenantJobs
 }
 
 func (c *collector) look(key listKey, r *Row) {
-	if !c.search.matches(r) || !c.matchesLabels(r) {
+	if !c.matchesID(r) || !c.search.matches(r) || !c.matchesLabels(r) {
 		return
 	}
 	if c.search.ByTenant {
@@ -47,6 +51,20 @@ func (c *collector) look(key listKey, r *Row) {
 		jobs = jobs[:c.search.Size]
 	}
 	c.found.Jobs = slices.Insert(jobs, at, foundJob(p, r))
+}
+
+// enter prepares for the rows of a list.
+func (c *collector) enter(key listKey) {
+	if c.search.Find != "" {
+		c.requested = subject.JobID(key.kind, key.tenant, subject.RequestSource(c.search.Find))
+	}
+}
+
+// matchesID reports whether a row fits IDs and Find.
+func (c *collector) matchesID(r *Row) bool {
+	ids := c.search.IDs
+	return len(ids) == 0 || slices.Contains(ids, r.ID) || r.task != "" && slices.Contains(ids, r.task) ||
+		r.ID == c.requested || c.prefix != "" && strings.HasPrefix(r.ID, c.prefix)
 }
 
 // matchesLabels reports whether a row has all wanted labels. If a wanted label is missing from a

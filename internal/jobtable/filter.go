@@ -1,8 +1,6 @@
 package jobtable
 
 import (
-	"slices"
-
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -23,8 +21,11 @@ type Filter struct {
 	ErrorCode string `json:"error_code,omitempty"`
 	// Labels must all be present; the job may have more.
 	Labels map[string]string `json:"labels,omitempty"`
-	// IDs are job IDs or upstream task IDs. A job matches if it has one of them.
-	IDs []string `json:"ids,omitempty"`
+	// IDs are job IDs or upstream task IDs. A job matches if it has one of them, or if Find is its
+	// request ID or the beginning of its job ID. Without IDs, Find has no effect: keepers of an
+	// earlier version know only IDs.
+	IDs  []string `json:"ids,omitempty"`
+	Find string   `json:"find,omitempty"`
 	// The From fields are inclusive, and the Before fields are exclusive. All are results of Bound.
 	CreatedFrom   int64 `json:"created_from,omitempty"`
 	CreatedBefore int64 `json:"created_before,omitempty"`
@@ -35,12 +36,11 @@ type Filter struct {
 // Unfinished is the Filter.Status of jobs that have not ended.
 const Unfinished = "unfinished"
 
-// matches reports whether a row fits every field except Kind, Tenant and Labels. Erased jobs never
-// match.
+// matches reports whether a row fits every field except Kind, Tenant, Labels, IDs and Find. Erased
+// jobs never match.
 func (f *Filter) matches(r *Row) bool {
 	switch {
 	case r.erased, f.Status == Unfinished && task.TerminalWord(r.Status), f.Status != "" && f.Status != Unfinished && r.Status != f.Status,
-		len(f.IDs) > 0 && !slices.Contains(f.IDs, r.ID) && (r.task == "" || !slices.Contains(f.IDs, r.task)),
 		f.CreatedFrom > 0 && r.Created < f.CreatedFrom, f.CreatedBefore > 0 && r.Created >= f.CreatedBefore,
 		f.UpdatedFrom > 0 && r.updated < f.UpdatedFrom, f.UpdatedBefore > 0 && r.updated >= f.UpdatedBefore,
 		!f.matchesWords(r):

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // scanRows is the number of rows scanned per acquisition of the lock.
@@ -16,8 +17,12 @@ func (x *Table) Search(ctx context.Context, s Search) (Found, error) {
 	for k, v := range s.Labels {
 		c.labels = append(c.labels, publisher.LabelOf(k, v))
 	}
+	if subject.IsJobIDPrefix(s.Find) {
+		c.prefix = s.Find
+	}
 	c.found.Since = x.fellOutSince()
 	for _, key := range x.keys(s.Filter) {
+		c.enter(key)
 		for after, more := (Row{}), true; more; {
 			if ctx.Err() != nil {
 				return Found{}, context.Cause(ctx)

@@ -213,6 +213,7 @@ func BenchmarkSearch(b *testing.B) {
 	for name, s := range map[string]Search{
 		"all": {}, "route": {Filter: Filter{Route: "r7"}}, "label": {Filter: Filter{Labels: map[string]string{"customer": "4712"}}},
 		"tenant": {Filter: Filter{Tenant: "t7"}}, "id": {Filter: Filter{IDs: []string{"task_00000000000000099999"}}}, "oldest": {Oldest: true},
+		"find": {Filter: Filter{IDs: []string{"video_00000000000000000000999"}, Find: "video_00000000000000000000999"}},
 	} {
 		s.Size = 100
 		b.Run(name, func(b *testing.B) {
@@ -222,6 +223,49 @@ func BenchmarkSearch(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestJobsAreFoundByAnyID checks that a search finds request IDs of all tenants and beginnings of
+// job IDs.
+func TestJobsAreFoundByAnyID(t *testing.T) {
+	t.Parallel()
+	x := New(100)
+	id := map[string]string{}
+	for i, tenant := range []string{"acme", "globex", "initech"} {
+		for _, kind := range subject.Kinds {
+			n := subject.JobName{Kind: kind, Tenant: tenant, ID: subject.JobID(kind, tenant, subject.RequestSource("order-"+string(rune('1'+i/2))))}
+			id[string(kind)+tenant] = n.ID
+			x.put(n, Row{Created: int64(i + 1), ID: n.ID, Status: "queued", Seq: uint64(i + 1), facts: facts{task: "up_" + tenant}})
+		}
+	}
+	video := id["videoacme"]
+	for name, row := range map[string]struct {
+		find string
+		f    Filter
+		want []string
+	}{
+		"request ID":                {"order-1", Filter{}, []string{id["videoglobex"], id["chatglobex"], id["videoacme"], id["chatacme"]}},
+		"request ID of a tenant":    {"order-1", Filter{Tenant: "acme", Kind: subject.Chat}, []string{id["chatacme"]}},
+		"unknown request ID":        {"order-3", Filter{}, nil},
+		"beginning":                 {video[:len("video_")+4], Filter{}, []string{video}},
+		"beginning, another tenant": {video[:20], Filter{Tenant: "globex"}, nil},
+		"too short":                 {video[:len("video_")+3], Filter{}, nil},
+		"kind":                      {"video_", Filter{}, nil},
+		"whole":                     {video, Filter{}, []string{video}},
+		"longer":                    {video + "a", Filter{}, nil},
+		"upstream task ID":          {"up_acme", Filter{Kind: subject.Video}, []string{video}},
+		"part of a task ID":         {"up_ac", Filter{}, nil},
+	} {
+		row.f.IDs, row.f.Find = []string{row.find}, row.find
+		found, err := x.Search(t.Context(), Search{Filter: row.f, Size: 10})
+		var got []string
+		for _, j := range found.Jobs {
+			got = append(got, j.ID)
+		}
+		if err != nil || !slices.Equal(got, row.want) || found.Total != len(row.want) {
+			t.Errorf("%s: %v of %d, %v; want %v", name, got, found.Total, err, row.want)
+		}
 	}
 }
 

@@ -129,30 +129,19 @@ func searchOf(m *genbusv1.ListJobsRequest) (jobtable.Search, error) {
 		slices.SortFunc(wrong, func(a, b errcode.Violation) int { return cmp.Compare(a.Field, b.Field) })
 		return jobtable.Search{}, errcode.Invalid(wrong)
 	}
+	var ids []string
+	if m.GetId() != "" {
+		ids = []string{m.GetId()}
+	}
 	return jobtable.Search{
 		Filter: jobtable.Filter{
 			Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), Status: m.GetStatus(), Phase: m.GetPhase(), Route: m.GetRoute(), Model: m.GetModel(),
-			Upstream: m.GetUpstream(), Key: m.GetUpstreamKey(), ErrorCode: m.GetErrorCode(), Labels: labels, IDs: idsOf(m.GetTenant(), m.GetId()),
+			Upstream: m.GetUpstream(), Key: m.GetUpstreamKey(), ErrorCode: m.GetErrorCode(), Labels: labels, IDs: ids, Find: m.GetId(),
 			CreatedFrom: jobtable.Bound(m.GetCreatedAfter()), CreatedBefore: jobtable.Bound(m.GetCreatedBefore()),
 			UpdatedFrom: jobtable.Bound(m.GetUpdatedAfter()), UpdatedBefore: jobtable.Bound(m.GetUpdatedBefore()),
 		},
 		Oldest: m.GetOldestFirst(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	}, nil
-}
-
-// idsOf returns the IDs to search for. If a tenant is given, id may also be a request ID, so the
-// job IDs derived from it are included.
-func idsOf(tenant, id string) []string {
-	if id == "" {
-		return nil
-	}
-	out := []string{id}
-	if tenant != "" {
-		for _, k := range subject.Kinds {
-			out = append(out, subject.JobID(k, tenant, subject.RequestSource(id)))
-		}
-	}
-	return out
 }
 
 func labelsOf(pairs []string) (map[string]string, error) {
@@ -196,7 +185,8 @@ func summaryOf(j jobtable.FoundJob) *genbusv1.JobSummary {
 	}
 }
 
-// Find returns the name of a job. It looks up a job ID in the log and any other ID in the index.
+// Find returns the name of a job. It looks up a whole job ID in the log and any other ID in the
+// index.
 func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobName, error) {
 	if m.GetId() == "" {
 		return subject.JobName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "is missing"}})
@@ -229,7 +219,7 @@ func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobN
 	case m.GetTenant() != "":
 		return p.requested(ctx, m)
 	}
-	return subject.JobName{}, errcode.New(errcode.NotFound, "the job index has no job with the ID %q; if it is a request ID, set the tenant too", errcode.Clip(m.GetId(), 64))
+	return subject.JobName{}, errcode.New(errcode.NotFound, "the job index has no job with the ID %q; if it is the request ID of an old job, set the tenant too", errcode.Clip(m.GetId(), 64))
 }
 
 // maxNamed bounds the number of jobs that an error names for an ambiguous ID.

@@ -80,6 +80,8 @@ func TestJobsAreFound(t *testing.T) {
 			{&genbusv1.ListJobsRequest{Labels: []string{"team=b"}}, nil},
 			{&genbusv1.ListJobsRequest{Id: videoOf(video).GetUpstreamTaskId()}, []joblog.Entry{video}},
 			{&genbusv1.ListJobsRequest{Id: "talk 1", Tenant: "acme"}, []joblog.Entry{chat}},
+			{&genbusv1.ListJobsRequest{Id: "film-2"}, []joblog.Entry{failed}},
+			{&genbusv1.ListJobsRequest{Id: chat.Job.GetId()[:12]}, []joblog.Entry{chat}},
 			{&genbusv1.ListJobsRequest{CreatedAfter: chat.Job.GetCreatedAt()}, []joblog.Entry{failed, chat}},
 			{&genbusv1.ListJobsRequest{UpdatedBefore: timestamppb.New(video.Job.GetCreatedAt().AsTime())}, nil},
 		} {
@@ -95,6 +97,7 @@ func TestJobsAreFound(t *testing.T) {
 		}
 		for _, m := range []*genbusv1.GetJobRequest{
 			{Id: video.Job.GetId()}, {Id: video.Job.GetId(), Tenant: "acme", Kind: "video"}, {Id: videoOf(video).GetUpstreamTaskId()}, {Id: "film-1", Tenant: "acme"},
+			{Id: "film-1"}, {Id: video.Job.GetId()[:12]}, {Id: video.Job.GetId()[:12], Tenant: "acme"},
 		} {
 			got := r.describe(m)
 			if !proto.Equal(got.GetJob(), summaryOfEntry(video)) || got.GetRequestId() != "film-1" || got.GetWorkItem() != nil && got.GetWorkItem().GetState() != genbusv1.WorkItemPlace_STATE_IN_HAND {
@@ -123,7 +126,7 @@ func TestJobsAreFound(t *testing.T) {
 			got, err := r.Search(t.Context(), &genbusv1.ListJobsRequest{Kind: "chat"})
 			return err == nil && got.GetTotal() == 0
 		})
-		for _, m := range []*genbusv1.GetJobRequest{{Id: chat.Job.GetId()}, {Id: "talk 1", Tenant: "acme"}, {Id: "nothing"}} {
+		for _, m := range []*genbusv1.GetJobRequest{{Id: chat.Job.GetId()}, {Id: "talk 1", Tenant: "acme"}, {Id: "nothing"}, {Id: "video_"}, {Id: "film-1", Tenant: "globex"}} {
 			if n, err := r.Find(t.Context(), m); errcode.CodeOf(err) != errcode.NotFound {
 				t.Errorf("%v is %v, %v", m, n, err)
 			}
@@ -196,7 +199,7 @@ func TestJobsOfOneIDAreNamed(t *testing.T) {
 		_, err := r.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme"})
 		return errcode.CodeOf(err) == errcode.InvalidRequest && strings.Contains(err.Error(), first.Job.GetId()+" of acme") && strings.Contains(err.Error(), second.Job.GetId()+" of acme")
 	})
-	if n, err := r.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme", Kind: "chat"}); err != nil || n != second.Name() {
+	if n, err := r.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Kind: "chat"}); err != nil || n != second.Name() {
 		t.Errorf("%v, %v", n, err)
 	}
 }

@@ -23,6 +23,15 @@ func JobID(kind Kind, tenant, source string) string {
 // key can compute the job's ID.
 func RequestSource(requestID string) string { return "request\x00" + requestID }
 
+// minPrefix is the number of characters after "<kind>_" that the beginning of a job ID needs.
+const minPrefix = 4
+
+// IsJobIDPrefix reports whether text is long enough to find a job by the beginning of its ID.
+func IsJobIDPrefix(text string) bool {
+	word, rest, _ := strings.Cut(text, "_")
+	return Kind(word).Valid() && len(rest) >= minPrefix
+}
+
 // KindOf returns the kind of a job ID, or false for a malformed ID.
 func KindOf(id string) (Kind, bool) {
 	word, rest, ok := strings.Cut(id, "_")

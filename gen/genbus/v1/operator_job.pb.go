@@ -107,7 +107,8 @@ type ListJobsRequest struct {
 	ErrorCode string `protobuf:"bytes,9,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
 	// Labels of the job, each as "key=value"; at most 16.
 	Labels []string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty"`
-	// The job ID, the upstream's task ID, or, together with a tenant, the request ID.
+	// The job ID or its beginning (at least 4 characters after "video_" or "chat_"), the
+	// upstream's task ID, or the request ID.
 	Id string `protobuf:"bytes,11,opt,name=id,proto3" json:"id,omitempty"`
 	// Only jobs accepted at this time or later.
 	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
@@ -552,8 +553,9 @@ func (x *JobSummary) GetUpdatedAt() *timestamppb.Timestamp {
 // GetJobRequest names a job.
 type GetJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The job ID; or, if it identifies only one job, the upstream's task ID or, together with
-	// a tenant, the request ID. Required.
+	// The job ID; or, if it identifies only one job, its beginning or another ID as in
+	// ListJobsRequest. Without a tenant, a request ID identifies only jobs in the job index.
+	// Required.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// "video" or "chat"; empty: the ID determines it.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
