@@ -61,6 +61,9 @@ func TestALostReplicaIsWaitedForShorter(t *testing.T) {
 		}
 		note("b")
 		expect("b announced itself", map[string]time.Duration{"a": 0, "b": slow}, slow, 0)
+		time.AfterFunc(slow, func() { m.note("b", nats.Header{headerLeaving: []string{"true"}}) })
+		expect("b leaves without an answer", map[string]time.Duration{"a": 0}, patience, 0)
+		note("b")
 		// A caller that leaves early says nothing about the replicas.
 		ctx, leave := context.WithCancel(t.Context())
 		leave()

@@ -307,8 +307,11 @@ func (m *Member) gather(ctx context.Context, awaited map[string]replica, next fu
 			return states, nil // the others had too little time to answer
 		}
 	}
-	for _, r := range awaited {
-		silent = append(silent, r.SilentReplica)
+	known := m.others()
+	for id, r := range awaited {
+		if _, stays := known[id]; stays { // otherwise it left instead of answering
+			silent = append(silent, r.SilentReplica)
+		}
 	}
 	if ctx.Err() == nil { // otherwise they had too little time to answer
 		m.countMissed(states, silent)
