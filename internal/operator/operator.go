@@ -24,10 +24,11 @@ type Operator struct {
 	Audit    audit.Log
 	Bulk     Bulk
 
-	Replicas Replicas
-	Tenants  Tenants
-	Streams  Streams
-	Overview *Overview
+	Replicas  Replicas
+	Tenants   Tenants
+	Streams   Streams
+	Overview  *Overview
+	Attention *Attention
 }
 
 // New returns an Operator with all its parts.
@@ -50,5 +51,6 @@ func New(p *parts.Parts, member *fleet.Member, cancel Cancel) Operator {
 	o.Requests = Requests{Config: p.Config, Items: p.Queue.Items, Bodies: p.Bodies, DeadLetters: o.DeadLetters, Admission: p.Admission}
 	o.Bulk = Bulk{Jobs: o.Jobs, DeadLetters: o.DeadLetters, Cancel: cancel}
 	o.Overview = NewOverview(o.Routes, &deadletter.Counter{Streams: o.DeadLetters.Streams}, member)
+	o.Attention = NewAttention(p, &o)
 	return o
 }

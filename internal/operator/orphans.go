@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -18,11 +19,13 @@ func (p *Routes) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, error)
 	found, err := p.Queue.Orphans(ctx)
 	out := make([]*genbusv1.OrphanedRoute, 0, len(found))
 	for _, r := range found {
-		out = append(out, &genbusv1.OrphanedRoute{
-			Kind: string(r.Kind), Name: r.Name, Ready: r.Ready, Waiting: r.Backlog, Oldest: timestamppb.New(r.Oldest),
-		})
+		out = append(out, orphanedRoute(r))
 	}
 	return out, err
+}
+
+func orphanedRoute(r queue.OrphanedRoute) *genbusv1.OrphanedRoute {
+	return &genbusv1.OrphanedRoute{Kind: string(r.Kind), Name: r.Name, Ready: r.Ready, Waiting: r.Backlog, Oldest: timestamppb.New(r.Oldest)}
 }
 
 // FailOrphans ends a page of the jobs of an unconfigured route.
@@ -45,8 +48,16 @@ func (p *Routes) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest
 	if errors.Is(err, queue.ErrPageToken) {
 		return nil, errcode.New(errcode.InvalidPageToken, "page_token does not belong to this list; list again without it")
 	}
+	if err == nil && settled.GetNextPageToken() == "" {
+		counting, cancel := context.WithTimeout(ctx, recountWithin)
+		defer cancel()
+		_, _ = p.Queue.Orphans(counting) // for the list of what needs attention; repeated each minute
+	}
 	return settled, err
 }
+
+// recountWithin bounds the count of the remaining jobs after a call of FailOrphans.
+const recountWithin = 2 * time.Second
 
 func wrongOrphans(field, description string) error {
 	return errcode.Invalid([]errcode.Violation{{Field: field, Description: description}})

@@ -23,75 +23,44 @@ const (
 	overviewPatience = 5 * time.Second
 )
 
-// Overview builds the data for an overview of the whole service. It builds at most one overview per
-// second, and only on demand. All callers share the result or its error.
+// Overview builds the data for an overview of the whole service, and for the list of what needs
+// attention. It builds at most once per second, and only on demand. All callers share the result.
 type Overview struct {
+	shared[*facts]
 	routes      *Routes
 	deadLetters *deadletter.Counter
 	fleet       *fleet.Member
-
-	mu     sync.Mutex
-	latest *snapshot
 }
 
-// snapshot is one shared overview.
-type snapshot struct {
-	began time.Time
-	done  chan struct{} // closed once the fields below are set
-	out   *genbusv1.GetOverviewResponse
-	err   error
+// facts are the result of a build.
+type facts struct {
+	overview *genbusv1.GetOverviewResponse
+	// err is set if routes, index and dead letters all failed.
+	err      error
+	replicas []*genbusv1.ReplicaState
+	// noIndex is the error of the index.
+	noIndex error
 }
 
 // NewOverview returns an Overview of the given parts.
 func NewOverview(routes *Routes, letters *deadletter.Counter, member *fleet.Member) *Overview {
-	return &Overview{routes: routes, deadLetters: letters, fleet: member}
+	p := &Overview{routes: routes, deadLetters: letters, fleet: member}
+	p.shared = shared[*facts]{every: overviewEvery, within: overviewPatience, build: p.collect}
+	return p
 }
 
-// Get builds an overview, unless the latest one is less than a second old or still being built. It
-// does not use an overview from before the last call of Outdate. Callers share the overview and
-// must not change it.
+// Get returns an overview that is at most a second old and not from before the last call of
+// Outdate. Callers share the overview and must not change it. Get fails if routes, index and dead
+// letters all fail.
 func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
-	s, first := p.join(time.Now())
-	if first {
-		// Other callers may wait for the same overview, so the end of this call must not stop it.
-		making, cancel := context.WithTimeout(context.WithoutCancel(ctx), overviewPatience)
-		s.out, s.err = p.build(making)
-		cancel()
-		close(s.done)
-		return s.out, s.err
+	f, err := p.get(ctx)
+	if err != nil {
+		return nil, err
 	}
-	select {
-	case <-s.done:
-		return s.out, s.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if f.err != nil {
+		return nil, f.err
 	}
-}
-
-// Outdate makes the next Get build a new overview, so that an operator who has paused a route sees
-// the pause.
-func (p *Overview) Outdate() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.latest = nil
-}
-
-// join returns a recent snapshot or the one being built. If first is set, the caller must build it.
-func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s = p.latest; s != nil {
-		select {
-		case <-s.done:
-			if now.Sub(s.began) < overviewEvery {
-				return s, false
-			}
-		default:
-			return s, false
-		}
-	}
-	p.latest = &snapshot{began: now, done: make(chan struct{})}
-	return p.latest, true
+	return f.overview, nil
 }
 
 // Parts that an overview can lack.
@@ -102,10 +71,11 @@ const (
 	partReplicas    = "replicas"
 )
 
-// build builds an overview. It leaves out parts that fail and names them in Missing.
-// It returns an error if routes, index and dead letters all fail.
-func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
+// collect builds an overview. It leaves out parts that fail and names them in Missing. It never
+// fails.
+func (p *Overview) collect(ctx context.Context) (*facts, error) {
 	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
+	f := &facts{overview: out}
 	var states []*genbusv1.RouteState
 	var rates jobtable.Rates
 	var noRoutes, noIndex, noLetters, noReplicas error
@@ -119,13 +89,12 @@ func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, er
 		}
 	})
 	parts.Go(func() {
-		var replicas []*genbusv1.ReplicaState
-		replicas, out.Silent, noReplicas = p.fleet.Ask(ctx)
-		out.Replicas, out.Upstreams = uint32(len(replicas)), healths(replicas)
+		f.replicas, out.Silent, noReplicas = p.fleet.Ask(ctx)
+		out.Replicas, out.Upstreams = uint32(len(f.replicas)), healths(f.replicas)
 	})
 	parts.Wait()
-	if noRoutes != nil && noIndex != nil && noLetters != nil {
-		return nil, noRoutes
+	if f.noIndex = noIndex; noRoutes != nil && noIndex != nil && noLetters != nil {
+		f.err = noRoutes
 	}
 	for _, part := range []struct {
 		name string
@@ -147,7 +116,7 @@ func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, er
 		out.IndexAsOf, out.MinutesFrom = timestamppb.New(time.Unix(0, rates.AsOf)), timestamppb.New(time.Unix(0, rates.From))
 		out.Unfinished = uint64(rates.Unfinished)
 	}
-	return out, nil
+	return f, nil
 }
 
 func minutes(of []jobtable.Minute) []*genbusv1.RouteMinute {

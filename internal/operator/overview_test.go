@@ -171,7 +171,7 @@ func TestAnOverviewIsUsedForASecond(t *testing.T) {
 	for name, err := range map[string]error{"made": nil, "failed": errors.New("broken")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var all Overview
+			all := NewOverview(nil, nil, nil)
 			began := time.Unix(1_000_000, 0)
 			s, first := all.join(began)
 			if !first {
@@ -213,11 +213,11 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	})
 	build := func() *genbusv1.GetOverviewResponse {
 		t.Helper()
-		got, err := all.build(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		got, err := all.collect(t.Context())
+		if err != nil || got.err != nil {
+			t.Fatal(err, got.err)
 		}
-		return got
+		return got.overview
 	}
 	r.eventually("all is read", func() bool {
 		got := build()
@@ -254,8 +254,8 @@ func TestWhatFailsHidesNoOther(t *testing.T) {
 	r.Rates = jobindex.New(jobindex.Options{Log: r.o.Log, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}) // never ready
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if got, err := all.build(ended); err == nil {
-		t.Errorf("of nothing: %v", got)
+	if got, err := all.collect(ended); err != nil || got.err == nil {
+		t.Errorf("of nothing: %v, %v", got, err)
 	}
 }
 
@@ -308,7 +308,7 @@ func BenchmarkOverview(b *testing.B) {
 	all := r.overview(func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: "me"} })
 	b.ReportAllocs()
 	for b.Loop() {
-		if got, err := all.build(b.Context()); err != nil || len(got.GetRoutes()) != 20 || got.GetDeadLetters().GetOther() != 100 {
+		if got, err := all.collect(b.Context()); err != nil || len(got.overview.GetRoutes()) != 20 || got.overview.GetDeadLetters().GetOther() != 100 {
 			b.Fatal(got, err)
 		}
 	}

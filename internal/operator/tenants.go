@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -121,23 +122,34 @@ type Streams struct{ Broker *broker.Broker }
 // List returns the state of each stream.
 func (p Streams) List(ctx context.Context) (*genbusv1.ListStreamsResponse, error) {
 	out := &genbusv1.ListStreamsResponse{}
+	infos, err := p.infos(ctx)
+	for _, i := range infos {
+		out.Streams = append(out.Streams, streamState(i))
+	}
+	return out, err
+}
+
+func (p Streams) infos(ctx context.Context) (out []*jetstream.StreamInfo, err error) {
 	for _, c := range p.Broker.Streams().Configs() {
 		s, err := p.Broker.Stream(ctx, c.Name)
 		if err != nil {
 			return nil, err
 		}
-		i := s.CachedInfo()
-		state := &genbusv1.StreamState{
-			Name: i.Config.Name, Description: i.Config.Description, Messages: i.State.Msgs, MaxMessages: max(i.Config.MaxMsgs, 0),
-			Bytes: i.State.Bytes, MaxBytes: max(i.Config.MaxBytes, 0), DropsOld: broker.DropsOld(i.Config),
-		}
-		state.Used = max(used(state.GetMessages(), state.GetMaxMessages()), used(state.GetBytes(), state.GetMaxBytes()))
-		if i.State.Msgs > 0 {
-			state.Oldest = timestamppb.New(i.State.FirstTime)
-		}
-		out.Streams = append(out.Streams, state)
+		out = append(out, s.CachedInfo())
 	}
 	return out, nil
+}
+
+func streamState(i *jetstream.StreamInfo) *genbusv1.StreamState {
+	state := &genbusv1.StreamState{
+		Name: i.Config.Name, Description: i.Config.Description, Messages: i.State.Msgs, MaxMessages: max(i.Config.MaxMsgs, 0),
+		Bytes: i.State.Bytes, MaxBytes: max(i.Config.MaxBytes, 0), DropsOld: broker.DropsOld(i.Config),
+	}
+	state.Used = max(used(state.GetMessages(), state.GetMaxMessages()), used(state.GetBytes(), state.GetMaxBytes()))
+	if i.State.Msgs > 0 {
+		state.Oldest = timestamppb.New(i.State.FirstTime)
+	}
+	return state
 }
 
 // used returns the used fraction of a limit, or 0 without a limit.

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
@@ -43,12 +44,13 @@ type replica struct {
 	*DeadLetterActions
 	*Routes
 	Jobs
-	requests Requests
-	o        *parts.Parts
-	t        testing.TB
-	up       *sandbox.Server
-	consumer *consumer.Consumer
-	started  bool
+	requests  Requests
+	attention *Attention
+	o         *parts.Parts
+	t         testing.TB
+	up        *sandbox.Server
+	consumer  *consumer.Consumer
+	started   bool
 }
 
 func newSandbox(t testing.TB) *sandbox.Server {
@@ -96,8 +98,11 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	op := New(p, fleet.New(fleet.Options{Alone: true, Self: p.Log.Writer(), Held: work.HeldJob}), nil)
-	r := &replica{t: t, up: up, consumer: work, o: p, DeadLetterActions: op.DeadLetters, Routes: op.Routes, Jobs: op.Jobs, requests: op.Requests}
+	state := func() *genbusv1.ReplicaState {
+		return &genbusv1.ReplicaState{Id: p.Log.Writer(), StartedAt: timestamppb.Now()}
+	}
+	op := New(p, fleet.New(fleet.Options{Alone: true, Self: p.Log.Writer(), State: state, Held: work.HeldJob}), nil)
+	r := &replica{t: t, up: up, consumer: work, o: p, DeadLetterActions: op.DeadLetters, Routes: op.Routes, Jobs: op.Jobs, requests: op.Requests, attention: op.Attention}
 	t.Cleanup(func() {
 		r.stop()
 		endLog()

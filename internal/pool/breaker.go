@@ -26,7 +26,8 @@ type breaker struct {
 	openFor time.Duration
 	// until is when an open breaker lets one job through.
 	until time.Time
-	open  bool // opened, and no job has succeeded since
+	open  bool      // opened, and no job has succeeded since
+	since time.Time // when open was set
 }
 
 func newBreaker(s *service, c config.Breaker) *breaker {
@@ -51,8 +52,11 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 	switch to {
 	case gobreaker.StateOpen:
 		// The breaker is still open when exactly openFor has passed, so add a nanosecond.
-		b.until = time.Now().Add(b.openFor + 1)
-		b.open = true
+		now := time.Now()
+		b.until = now.Add(b.openFor + 1)
+		if !b.open {
+			b.open, b.since = true, now
+		}
 		b.service.showBreaker()
 		b.service.logger.Warn("upstream breaker opened", "upstream", name, "for", b.openFor.String(), telemetry.KeyError, b.service.trouble)
 	case gobreaker.StateClosed:

@@ -25,6 +25,7 @@ type createBreaker struct {
 	until    time.Time     // earliest next trial
 	failed   time.Time     // last known failure
 	shown    bool          // a create skipped the upstream, so the log and the gauge report it as open
+	since    time.Time     // when shown was set
 	announce func(peerNotification)
 }
 
@@ -107,6 +108,7 @@ func (c *createBreaker) show(open bool) {
 	c.shown = open
 	c.service.showBreaker()
 	if open {
+		c.since = time.Now()
 		c.service.logger.Warn("upstream breaker opened for creates", "upstream", c.service.name,
 			"for", c.wait.String(), telemetry.KeyError, c.service.trouble)
 		return

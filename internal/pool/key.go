@@ -36,6 +36,7 @@ type key struct {
 	waits        int       // consecutive pauses without a duration
 	coolingUntil time.Time // end of the cooldown after a refusal
 	refused      int       // HTTP status of the refusal
+	refusedSince time.Time // first refusal since the last success
 	cooldown     time.Duration
 	since        int         // generation that introduced its secret
 	back         *time.Timer // fires when the key is usable again; nil until first needed
@@ -105,6 +106,9 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 		if !k.coolingUntil.After(now) {
 			k.service.logger.Warn("upstream key refused", "upstream_key", k.id.String(),
 				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "cooldown", k.cooldown)
+		}
+		if k.coolingUntil.IsZero() {
+			k.refusedSince = now
 		}
 		k.coolingUntil, k.refused = now.Add(k.cooldown), err.HTTPStatus
 	case err.RetryAfter > 0:

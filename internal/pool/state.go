@@ -22,8 +22,10 @@ const (
 type UpstreamState struct {
 	Name string
 	// Breaker is one of the constants above. Until is when an open breaker lets one job through.
-	Breaker string
-	Until   time.Time
+	// Since is when the breaker opened, and no job has succeeded since. It is zero if the breaker is
+	// closed.
+	Breaker      string
+	Since, Until time.Time
 	// PausedUntil is the end of a pause that applies to the whole upstream, or zero.
 	PausedUntil time.Time
 	// Calls counts the conclusive calls of the last five minutes, excluding polls. Failed counts
@@ -50,6 +52,9 @@ type KeyState struct {
 	// PausedUntil is the end of a pause that the upstream asked for, and CooldownUntil the end of
 	// the cooldown after a refusal. Both are zero if there is none.
 	PausedUntil, CooldownUntil time.Time
+	// RefusedSince is when the upstream first refused a key that is in a cooldown. No call with the
+	// key has succeeded since.
+	RefusedSince time.Time
 	// Status is the HTTP status that caused the pause or cooldown, or 0.
 	Status int
 }
@@ -71,12 +76,12 @@ func (s *service) state(now time.Time) UpstreamState {
 	out := UpstreamState{Name: s.name, Breaker: BreakerClosed, PausedUntil: future(s.waitUntil, now), LastError: s.trouble, LastErrorAt: s.troubleAt}
 	switch s.breaker.State() {
 	case gobreaker.StateOpen:
-		out.Breaker, out.Until = BreakerOpen, s.breaker.until
+		out.Breaker, out.Since, out.Until = BreakerOpen, s.breaker.since, s.breaker.until
 	case gobreaker.StateHalfOpen:
-		out.Breaker = BreakerHalfOpen
+		out.Breaker, out.Since = BreakerHalfOpen, s.breaker.since
 	case gobreaker.StateClosed:
 		if s.creates.shown {
-			out.Breaker, out.Until = BreakerOpen, s.creates.until
+			out.Breaker, out.Since, out.Until = BreakerOpen, s.creates.since, s.creates.until
 		}
 	}
 	out.Calls, out.Failed = s.recent.sum(now)
@@ -89,7 +94,7 @@ func (s *service) state(now time.Time) UpstreamState {
 		}
 		switch {
 		case !state.CooldownUntil.IsZero():
-			state.Status = k.refused
+			state.Status, state.RefusedSince = k.refused, k.refusedSince
 		case !state.PausedUntil.IsZero() && k.why != nil:
 			state.Status = k.why.status
 		}

@@ -35,7 +35,7 @@ func TestStateReportsDecisions(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		one, two := got[0].Keys[0], got[0].Keys[1]
-		if want := (pool.KeyState{Name: "1", MaxInUse: 3, CooldownUntil: begin.Add(5 * time.Minute), Status: 401}); one != want {
+		if want := (pool.KeyState{Name: "1", MaxInUse: 3, CooldownUntil: begin.Add(5 * time.Minute), RefusedSince: begin, Status: 401}); one != want {
 			t.Errorf("got %+v, want %+v", one, want)
 		}
 		if want := (pool.KeyState{Name: "2", InUse: 1, MaxInUse: 3, PausedUntil: begin.Add(7 * time.Second), Status: 429}); two != want {
@@ -44,19 +44,23 @@ func TestStateReportsDecisions(t *testing.T) {
 		if u := got[0]; u.Breaker != pool.BreakerClosed || u.Calls != 2 || u.Failed != 1 || u.LastError != `status 401, code ""` || !u.LastErrorAt.Equal(begin) {
 			t.Errorf("%+v", u)
 		}
-		if u := got[1]; u.Breaker != pool.BreakerOpen || !u.Until.Equal(begin.Add(30*time.Second+1)) || u.Calls != 3 || u.Failed != 2 || u.LastError == "" || !u.LastErrorAt.Equal(begin) {
+		if u := got[1]; u.Breaker != pool.BreakerOpen || !u.Since.Equal(begin) || !u.Until.Equal(begin.Add(30*time.Second+1)) || u.Calls != 3 || u.Failed != 2 || u.LastError == "" || !u.LastErrorAt.Equal(begin) {
 			t.Errorf("%+v", u)
 		}
 		if u := got[1]; u.Polls != 2 || u.PollsFailed != 1 || u.LastPollError != `status 503, code ""` {
 			t.Errorf("%+v", u)
 		}
 		pass(31 * time.Second)
-		if u := p.State()[1]; u.Breaker != pool.BreakerHalfOpen {
+		if u := p.State()[1]; u.Breaker != pool.BreakerHalfOpen || !u.Since.Equal(begin) {
+			t.Errorf("%+v", u)
+		}
+		report(t, b, &unavailable) // opens again
+		if u := p.State()[1]; u.Breaker != pool.BreakerOpen || !u.Since.Equal(begin) {
 			t.Errorf("%+v", u)
 		}
 		pass(6 * time.Minute)
 		got = p.State()
-		if k := got[0].Keys[0]; !k.CooldownUntil.IsZero() || k.Status != 0 {
+		if k := got[0].Keys[0]; !k.CooldownUntil.IsZero() || !k.RefusedSince.IsZero() || k.Status != 0 {
 			t.Errorf("%+v", k)
 		}
 		if u := got[1]; u.Calls != 0 || u.Failed != 0 || u.Polls != 0 || u.LastError == "" {

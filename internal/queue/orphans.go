@@ -53,7 +53,17 @@ func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 		out = append(out, o)
 	}
 	slices.SortFunc(out, func(a, b OrphanedRoute) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	q.orphans.Store(&out)
 	return out, nil
+}
+
+// LatestOrphans returns the result of the latest successful call of Orphans, which may be expensive
+// and which every replica calls each minute. known is false before the first one.
+func (q *Queue) LatestOrphans() (found []OrphanedRoute, known bool) {
+	if latest := q.orphans.Load(); latest != nil {
+		return *latest, true
+	}
+	return nil, false
 }
 
 // readyOrphans counts the jobs of unconfigured routes in GENBUS_WORK.

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -41,6 +42,8 @@ type Queue struct {
 	mu     sync.Mutex
 	routes map[string]*Route // by name of the durable consumer
 	noList time.Time         // earliest time to list consumers again
+
+	orphans atomic.Pointer[[]OrphanedRoute] // latest result of Orphans; nil if none
 }
 
 // New returns a queue. Jobs leave the backlog only while Run and the route's Dispatch are running.

@@ -135,7 +135,7 @@ func (l *DeadLetterQuota) check(ctx context.Context, tenant string, recount bool
 	if err != nil {
 		return errcode.NotAccepted(broker.Reason(err), err)
 	}
-	if maxBytes := l.limit(all.size.MaxBytes); all.size.Bytes >= maxBytes {
+	if maxBytes := l.Limit(all.size.MaxBytes); all.size.Bytes >= maxBytes {
 		return errcode.New(errcode.DeadLettersFull, "the dead-letter stream has used %d bytes, and genbus submits nothing new from %d on; "+
 			"an operator must resolve dead letters (operator dead list) or raise nats.streams.dead.max_bytes", all.size.Bytes, maxBytes).WithRetryAfter(deadLettersRetry)
 	}
@@ -237,8 +237,8 @@ func (l *DeadLetterQuota) removeIdle() {
 	}
 }
 
-// limit returns the size of GENBUS_DEAD, in bytes, at which submissions of videos stop.
-func (l *DeadLetterQuota) limit(maxBytes int64) uint64 {
+// Limit returns the size of GENBUS_DEAD, in bytes, at which submissions of videos stop.
+func (l *DeadLetterQuota) Limit(maxBytes int64) uint64 {
 	var inWork int64
 	for _, r := range l.cfg.Now().Routes {
 		if subject.Kind(r.Kind) == subject.Video {

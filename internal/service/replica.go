@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // newFleet creates this replica's fleet member, which joins the fleet when started. A replica with
@@ -26,7 +27,7 @@ func (s *Service) newFleet(host string) *fleet.Member {
 			return &genbusv1.ReplicaState{
 				Id: s.parts.Log.Writer(), Host: host, Address: address, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),
 				Draining: s.stopping.Load(), HeldJobs: uint64(s.consumer.Held()), IndexReady: s.parts.Index.Ready(), Upstreams: upstreamStates(s.routes.Upstreams()),
-				Refusals: refusalsOf(s.parts.Admission),
+				Refusals: refusalsOf(s.parts.Admission), FailedChecks: failedChecks(s.health.Failing()),
 			}
 		},
 	})
@@ -64,6 +65,13 @@ func refusalsOf(adm *admission.Admission) (out []*genbusv1.TenantRefusals) {
 	return out
 }
 
+func failedChecks(failing []telemetry.Failure) (out []*genbusv1.FailedCheck) {
+	for _, f := range failing {
+		out = append(out, &genbusv1.FailedCheck{Check: f.Check, Reason: f.Reason.Reason, Since: moment(f.Since)})
+	}
+	return out
+}
+
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -81,14 +89,14 @@ var breakers = map[string]genbusv1.UpstreamState_Breaker{
 func upstreamStates(states []pool.UpstreamState) (out []*genbusv1.UpstreamState) {
 	for _, u := range states {
 		state := &genbusv1.UpstreamState{
-			Name: u.Name, Breaker: breakers[u.Breaker], OpenUntil: moment(u.Until), PausedUntil: moment(u.PausedUntil),
+			Name: u.Name, Breaker: breakers[u.Breaker], BreakerSince: moment(u.Since), OpenUntil: moment(u.Until), PausedUntil: moment(u.PausedUntil),
 			Calls: uint64(u.Calls), CallsFailed: uint64(u.Failed), LastError: u.LastError, LastErrorAt: moment(u.LastErrorAt),
 			Polls: uint64(u.Polls), PollsFailed: uint64(u.PollsFailed), LastPollError: u.LastPollError, LastPollErrorAt: moment(u.LastPollErrorAt),
 		}
 		for _, k := range u.Keys {
 			state.Keys = append(state.Keys, &genbusv1.UpstreamKeyState{
 				Name: k.Name, InHand: uint64(k.InUse), MaxConcurrent: uint64(k.MaxInUse), Waiting: uint64(k.Queued),
-				PausedUntil: moment(k.PausedUntil), CooldownUntil: moment(k.CooldownUntil), HttpStatus: int32(k.Status),
+				PausedUntil: moment(k.PausedUntil), CooldownUntil: moment(k.CooldownUntil), RefusedSince: moment(k.RefusedSince), HttpStatus: int32(k.Status),
 			})
 		}
 		out = append(out, state)

@@ -43,6 +43,14 @@ type Health struct {
 	watchers []func(jobs bool, reasons []Reason)
 	wake     chan struct{} // closed by SetDraining; created on first use
 	round    *round        // the latest round, which may still be running
+	failing  []Failure     // result of the latest round that ended
+}
+
+// Failure is a failing check.
+type Failure struct {
+	Reason
+	// Since is the end of the first of the consecutive rounds in which the check failed.
+	Since time.Time
 }
 
 // check is a named condition of readiness.
@@ -136,6 +144,7 @@ func (h *Health) measure(ctx context.Context) []Reason {
 		h.mu.Unlock()
 		r.reasons = runAll(context.WithoutCancel(ctx), checks)
 		r.at = time.Now()
+		h.note(r)
 		close(r.done)
 		return r.reasons
 	}
@@ -146,6 +155,29 @@ func (h *Health) measure(ctx context.Context) []Reason {
 	case <-ctx.Done():
 		return []Reason{{Check: "health", Reason: "checks still running: " + context.Cause(ctx).Error()}}
 	}
+}
+
+// note updates the failing checks after a round.
+func (h *Health) note(r *round) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.failing
+	h.failing = nil
+	for _, reason := range r.reasons {
+		f := Failure{Reason: reason, Since: r.at}
+		if i := slices.IndexFunc(before, func(b Failure) bool { return b.Check == reason.Check }); i >= 0 {
+			f.Since = before[i].Since
+		}
+		h.failing = append(h.failing, f)
+	}
+}
+
+// Failing returns the checks that failed in the latest round. Unlike ReadyForJobs, it runs no
+// checks and ignores draining.
+func (h *Health) Failing() []Failure {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failing
 }
 
 // stale reports whether the round ended too long ago.

@@ -128,6 +128,37 @@ func TestHealthIsCachedForASecond(t *testing.T) {
 	})
 }
 
+// TestHealthFailing checks that Failing keeps the time of a check's first failure until the check
+// succeeds.
+func TestHealthFailing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h telemetry.Health
+		var p probe
+		h.Add("store", p.check)
+		begin := time.Now()
+		for _, row := range []struct {
+			err  string
+			want []telemetry.Failure
+		}{
+			{"", nil},
+			{"full", []telemetry.Failure{{Reason: telemetry.Reason{Check: "store", Reason: "full"}, Since: begin.Add(time.Second)}}},
+			{"broken", []telemetry.Failure{{Reason: telemetry.Reason{Check: "store", Reason: "broken"}, Since: begin.Add(time.Second)}}},
+			{"", nil},
+			{"full", []telemetry.Failure{{Reason: telemetry.Reason{Check: "store", Reason: "full"}, Since: begin.Add(4 * time.Second)}}},
+		} {
+			if p.set(nil); row.err != "" {
+				p.set(errors.New(row.err))
+			}
+			h.ReadyForJobs(t.Context())
+			if diff := cmp.Diff(row.want, h.Failing()); diff != "" {
+				t.Errorf("%q (-want +got):\n%s", row.err, diff)
+			}
+			pass(time.Second)
+		}
+	})
+}
+
 func TestHealthReasonsBelongToTheCaller(t *testing.T) {
 	t.Parallel()
 	var h telemetry.Health

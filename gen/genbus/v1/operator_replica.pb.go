@@ -78,7 +78,7 @@ func (x UpstreamState_Breaker) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpstreamState_Breaker.Descriptor instead.
 func (UpstreamState_Breaker) EnumDescriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{8, 0}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // ListReplicasRequest is empty: genbus asks all replicas.
@@ -203,7 +203,9 @@ type ReplicaState struct {
 	// The requested job, if this replica holds it; not set by ListReplicas.
 	HeldJob *HeldJob `protobuf:"bytes,11,opt,name=held_job,json=heldJob,proto3" json:"held_job,omitempty"`
 	// Host name and HTTP port, such as "node-1:8080", by which people know the replica.
-	Address       string `protobuf:"bytes,12,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,12,opt,name=address,proto3" json:"address,omitempty"`
+	// Why the replica accepts no jobs, as in /readyz/jobs; empty if it does, or is draining.
+	FailedChecks  []*FailedCheck `protobuf:"bytes,13,rep,name=failed_checks,json=failedChecks,proto3" json:"failed_checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,6 +324,77 @@ func (x *ReplicaState) GetAddress() string {
 	return ""
 }
 
+func (x *ReplicaState) GetFailedChecks() []*FailedCheck {
+	if x != nil {
+		return x.FailedChecks
+	}
+	return nil
+}
+
+// FailedCheck is a failed check of a replica's readiness for jobs.
+type FailedCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the check: "jetstream", "store", "clock" or "task_log".
+	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	// The reason.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When the replica noticed it.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedCheck) Reset() {
+	*x = FailedCheck{}
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedCheck) ProtoMessage() {}
+
+func (x *FailedCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
+func (*FailedCheck) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *FailedCheck) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *FailedCheck) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *FailedCheck) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // TenantRefusals counts the requests of a tenant that a replica refused because of its
 // limits.
 type TenantRefusals struct {
@@ -336,7 +409,7 @@ type TenantRefusals struct {
 
 func (x *TenantRefusals) Reset() {
 	*x = TenantRefusals{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -348,7 +421,7 @@ func (x *TenantRefusals) String() string {
 func (*TenantRefusals) ProtoMessage() {}
 
 func (x *TenantRefusals) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -361,7 +434,7 @@ func (x *TenantRefusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantRefusals.ProtoReflect.Descriptor instead.
 func (*TenantRefusals) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{3}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TenantRefusals) GetTenant() string {
@@ -395,7 +468,7 @@ type SilentReplica struct {
 
 func (x *SilentReplica) Reset() {
 	*x = SilentReplica{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +480,7 @@ func (x *SilentReplica) String() string {
 func (*SilentReplica) ProtoMessage() {}
 
 func (x *SilentReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +493,7 @@ func (x *SilentReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilentReplica.ProtoReflect.Descriptor instead.
 func (*SilentReplica) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{4}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SilentReplica) GetId() string {
@@ -460,7 +533,7 @@ type ListUpstreamsRequest struct {
 
 func (x *ListUpstreamsRequest) Reset() {
 	*x = ListUpstreamsRequest{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +545,7 @@ func (x *ListUpstreamsRequest) String() string {
 func (*ListUpstreamsRequest) ProtoMessage() {}
 
 func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +558,7 @@ func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{5}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{6}
 }
 
 // ListUpstreamsResponse lists all upstreams by name, as seen by each replica.
@@ -501,7 +574,7 @@ type ListUpstreamsResponse struct {
 
 func (x *ListUpstreamsResponse) Reset() {
 	*x = ListUpstreamsResponse{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +586,7 @@ func (x *ListUpstreamsResponse) String() string {
 func (*ListUpstreamsResponse) ProtoMessage() {}
 
 func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +599,7 @@ func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{6}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListUpstreamsResponse) GetUpstreams() []*UpstreamOnReplica {
@@ -558,7 +631,7 @@ type UpstreamOnReplica struct {
 
 func (x *UpstreamOnReplica) Reset() {
 	*x = UpstreamOnReplica{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +643,7 @@ func (x *UpstreamOnReplica) String() string {
 func (*UpstreamOnReplica) ProtoMessage() {}
 
 func (x *UpstreamOnReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +656,7 @@ func (x *UpstreamOnReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamOnReplica.ProtoReflect.Descriptor instead.
 func (*UpstreamOnReplica) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{7}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpstreamOnReplica) GetReplica() string {
@@ -636,14 +709,16 @@ type UpstreamState struct {
 	// Time of that failure.
 	LastPollErrorAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_poll_error_at,json=lastPollErrorAt,proto3" json:"last_poll_error_at,omitempty"`
 	// Keys of the upstream.
-	Keys          []*UpstreamKeyState `protobuf:"bytes,13,rep,name=keys,proto3" json:"keys,omitempty"`
+	Keys []*UpstreamKeyState `protobuf:"bytes,13,rep,name=keys,proto3" json:"keys,omitempty"`
+	// When the breaker opened, and no job has succeeded since; absent if it is closed.
+	BreakerSince  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=breaker_since,json=breakerSince,proto3" json:"breaker_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpstreamState) Reset() {
 	*x = UpstreamState{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -655,7 +730,7 @@ func (x *UpstreamState) String() string {
 func (*UpstreamState) ProtoMessage() {}
 
 func (x *UpstreamState) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -668,7 +743,7 @@ func (x *UpstreamState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamState.ProtoReflect.Descriptor instead.
 func (*UpstreamState) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{8}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpstreamState) GetName() string {
@@ -762,6 +837,13 @@ func (x *UpstreamState) GetKeys() []*UpstreamKeyState {
 	return nil
 }
 
+func (x *UpstreamState) GetBreakerSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BreakerSince
+	}
+	return nil
+}
+
 // UpstreamKeyState is an upstream key as seen by one replica.
 type UpstreamKeyState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -779,14 +861,17 @@ type UpstreamKeyState struct {
 	// not refused.
 	CooldownUntil *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=cooldown_until,json=cooldownUntil,proto3" json:"cooldown_until,omitempty"`
 	// HTTP status of the refusal or pause; 0 for none.
-	HttpStatus    int32 `protobuf:"varint,7,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	HttpStatus int32 `protobuf:"varint,7,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	// When the upstream first refused the key, and no call with it has succeeded since; absent
+	// without cooldown_until.
+	RefusedSince  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=refused_since,json=refusedSince,proto3" json:"refused_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpstreamKeyState) Reset() {
 	*x = UpstreamKeyState{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[9]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +883,7 @@ func (x *UpstreamKeyState) String() string {
 func (*UpstreamKeyState) ProtoMessage() {}
 
 func (x *UpstreamKeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[9]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +896,7 @@ func (x *UpstreamKeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamKeyState.ProtoReflect.Descriptor instead.
 func (*UpstreamKeyState) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{9}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpstreamKeyState) GetName() string {
@@ -863,6 +948,13 @@ func (x *UpstreamKeyState) GetHttpStatus() int32 {
 	return 0
 }
 
+func (x *UpstreamKeyState) GetRefusedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RefusedSince
+	}
+	return nil
+}
+
 var File_genbus_v1_operator_replica_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_replica_proto_rawDesc = "" +
@@ -871,7 +963,7 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\x13ListReplicasRequest\"}\n" +
 	"\x14ListReplicasResponse\x123\n" +
 	"\breplicas\x18\x01 \x03(\v2\x17.genbus.v1.ReplicaStateR\breplicas\x120\n" +
-	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xdb\x03\n" +
+	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\x98\x04\n" +
 	"\fReplicaState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -887,7 +979,12 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\brefusals\x18\n" +
 	" \x03(\v2\x19.genbus.v1.TenantRefusalsR\brefusals\x12-\n" +
 	"\bheld_job\x18\v \x01(\v2\x12.genbus.v1.HeldJobR\aheldJob\x12\x18\n" +
-	"\aaddress\x18\f \x01(\tR\aaddress\"E\n" +
+	"\aaddress\x18\f \x01(\tR\aaddress\x12;\n" +
+	"\rfailed_checks\x18\r \x03(\v2\x16.genbus.v1.FailedCheckR\ffailedChecks\"m\n" +
+	"\vFailedCheck\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"E\n" +
 	"\x0eTenantRefusals\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
 	"\tlast_hour\x18\x02 \x01(\x04R\blastHour\"\x84\x01\n" +
@@ -903,7 +1000,7 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\x11UpstreamOnReplica\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x124\n" +
 	"\bupstream\x18\x02 \x01(\v2\x18.genbus.v1.UpstreamStateR\bupstream\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xad\x05\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xee\x05\n" +
 	"\rUpstreamState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\abreaker\x18\x02 \x01(\x0e2 .genbus.v1.UpstreamState.BreakerR\abreaker\x129\n" +
@@ -920,12 +1017,13 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	" \x01(\x04R\vpollsFailed\x12&\n" +
 	"\x0flast_poll_error\x18\v \x01(\tR\rlastPollError\x12G\n" +
 	"\x12last_poll_error_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0flastPollErrorAt\x12/\n" +
-	"\x04keys\x18\r \x03(\v2\x1b.genbus.v1.UpstreamKeyStateR\x04keys\"_\n" +
+	"\x04keys\x18\r \x03(\v2\x1b.genbus.v1.UpstreamKeyStateR\x04keys\x12?\n" +
+	"\rbreaker_since\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\fbreakerSince\"_\n" +
 	"\aBreaker\x12\x17\n" +
 	"\x13BREAKER_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eBREAKER_CLOSED\x10\x01\x12\x10\n" +
 	"\fBREAKER_OPEN\x10\x02\x12\x15\n" +
-	"\x11BREAKER_HALF_OPEN\x10\x03\"\xa3\x02\n" +
+	"\x11BREAKER_HALF_OPEN\x10\x03\"\xe4\x02\n" +
 	"\x10UpstreamKeyState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\ain_hand\x18\x02 \x01(\x04R\x06inHand\x12%\n" +
@@ -934,7 +1032,8 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\fpaused_until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x12A\n" +
 	"\x0ecooldown_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcooldownUntil\x12\x1f\n" +
 	"\vhttp_status\x18\a \x01(\x05R\n" +
-	"httpStatusB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"httpStatus\x12?\n" +
+	"\rrefused_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\frefusedSinceB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_replica_proto_rawDescOnce sync.Once
@@ -949,47 +1048,52 @@ func file_genbus_v1_operator_replica_proto_rawDescGZIP() []byte {
 }
 
 var file_genbus_v1_operator_replica_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_genbus_v1_operator_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_genbus_v1_operator_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_genbus_v1_operator_replica_proto_goTypes = []any{
 	(UpstreamState_Breaker)(0),    // 0: genbus.v1.UpstreamState.Breaker
 	(*ListReplicasRequest)(nil),   // 1: genbus.v1.ListReplicasRequest
 	(*ListReplicasResponse)(nil),  // 2: genbus.v1.ListReplicasResponse
 	(*ReplicaState)(nil),          // 3: genbus.v1.ReplicaState
-	(*TenantRefusals)(nil),        // 4: genbus.v1.TenantRefusals
-	(*SilentReplica)(nil),         // 5: genbus.v1.SilentReplica
-	(*ListUpstreamsRequest)(nil),  // 6: genbus.v1.ListUpstreamsRequest
-	(*ListUpstreamsResponse)(nil), // 7: genbus.v1.ListUpstreamsResponse
-	(*UpstreamOnReplica)(nil),     // 8: genbus.v1.UpstreamOnReplica
-	(*UpstreamState)(nil),         // 9: genbus.v1.UpstreamState
-	(*UpstreamKeyState)(nil),      // 10: genbus.v1.UpstreamKeyState
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*HeldJob)(nil),               // 12: genbus.v1.HeldJob
+	(*FailedCheck)(nil),           // 4: genbus.v1.FailedCheck
+	(*TenantRefusals)(nil),        // 5: genbus.v1.TenantRefusals
+	(*SilentReplica)(nil),         // 6: genbus.v1.SilentReplica
+	(*ListUpstreamsRequest)(nil),  // 7: genbus.v1.ListUpstreamsRequest
+	(*ListUpstreamsResponse)(nil), // 8: genbus.v1.ListUpstreamsResponse
+	(*UpstreamOnReplica)(nil),     // 9: genbus.v1.UpstreamOnReplica
+	(*UpstreamState)(nil),         // 10: genbus.v1.UpstreamState
+	(*UpstreamKeyState)(nil),      // 11: genbus.v1.UpstreamKeyState
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*HeldJob)(nil),               // 13: genbus.v1.HeldJob
 }
 var file_genbus_v1_operator_replica_proto_depIdxs = []int32{
 	3,  // 0: genbus.v1.ListReplicasResponse.replicas:type_name -> genbus.v1.ReplicaState
-	5,  // 1: genbus.v1.ListReplicasResponse.silent:type_name -> genbus.v1.SilentReplica
-	11, // 2: genbus.v1.ReplicaState.started_at:type_name -> google.protobuf.Timestamp
-	11, // 3: genbus.v1.ReplicaState.config_read_at:type_name -> google.protobuf.Timestamp
-	9,  // 4: genbus.v1.ReplicaState.upstreams:type_name -> genbus.v1.UpstreamState
-	4,  // 5: genbus.v1.ReplicaState.refusals:type_name -> genbus.v1.TenantRefusals
-	12, // 6: genbus.v1.ReplicaState.held_job:type_name -> genbus.v1.HeldJob
-	11, // 7: genbus.v1.SilentReplica.heard_at:type_name -> google.protobuf.Timestamp
-	8,  // 8: genbus.v1.ListUpstreamsResponse.upstreams:type_name -> genbus.v1.UpstreamOnReplica
-	5,  // 9: genbus.v1.ListUpstreamsResponse.silent:type_name -> genbus.v1.SilentReplica
-	9,  // 10: genbus.v1.UpstreamOnReplica.upstream:type_name -> genbus.v1.UpstreamState
-	0,  // 11: genbus.v1.UpstreamState.breaker:type_name -> genbus.v1.UpstreamState.Breaker
-	11, // 12: genbus.v1.UpstreamState.open_until:type_name -> google.protobuf.Timestamp
-	11, // 13: genbus.v1.UpstreamState.paused_until:type_name -> google.protobuf.Timestamp
-	11, // 14: genbus.v1.UpstreamState.last_error_at:type_name -> google.protobuf.Timestamp
-	11, // 15: genbus.v1.UpstreamState.last_poll_error_at:type_name -> google.protobuf.Timestamp
-	10, // 16: genbus.v1.UpstreamState.keys:type_name -> genbus.v1.UpstreamKeyState
-	11, // 17: genbus.v1.UpstreamKeyState.paused_until:type_name -> google.protobuf.Timestamp
-	11, // 18: genbus.v1.UpstreamKeyState.cooldown_until:type_name -> google.protobuf.Timestamp
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	6,  // 1: genbus.v1.ListReplicasResponse.silent:type_name -> genbus.v1.SilentReplica
+	12, // 2: genbus.v1.ReplicaState.started_at:type_name -> google.protobuf.Timestamp
+	12, // 3: genbus.v1.ReplicaState.config_read_at:type_name -> google.protobuf.Timestamp
+	10, // 4: genbus.v1.ReplicaState.upstreams:type_name -> genbus.v1.UpstreamState
+	5,  // 5: genbus.v1.ReplicaState.refusals:type_name -> genbus.v1.TenantRefusals
+	13, // 6: genbus.v1.ReplicaState.held_job:type_name -> genbus.v1.HeldJob
+	4,  // 7: genbus.v1.ReplicaState.failed_checks:type_name -> genbus.v1.FailedCheck
+	12, // 8: genbus.v1.FailedCheck.since:type_name -> google.protobuf.Timestamp
+	12, // 9: genbus.v1.SilentReplica.heard_at:type_name -> google.protobuf.Timestamp
+	9,  // 10: genbus.v1.ListUpstreamsResponse.upstreams:type_name -> genbus.v1.UpstreamOnReplica
+	6,  // 11: genbus.v1.ListUpstreamsResponse.silent:type_name -> genbus.v1.SilentReplica
+	10, // 12: genbus.v1.UpstreamOnReplica.upstream:type_name -> genbus.v1.UpstreamState
+	0,  // 13: genbus.v1.UpstreamState.breaker:type_name -> genbus.v1.UpstreamState.Breaker
+	12, // 14: genbus.v1.UpstreamState.open_until:type_name -> google.protobuf.Timestamp
+	12, // 15: genbus.v1.UpstreamState.paused_until:type_name -> google.protobuf.Timestamp
+	12, // 16: genbus.v1.UpstreamState.last_error_at:type_name -> google.protobuf.Timestamp
+	12, // 17: genbus.v1.UpstreamState.last_poll_error_at:type_name -> google.protobuf.Timestamp
+	11, // 18: genbus.v1.UpstreamState.keys:type_name -> genbus.v1.UpstreamKeyState
+	12, // 19: genbus.v1.UpstreamState.breaker_since:type_name -> google.protobuf.Timestamp
+	12, // 20: genbus.v1.UpstreamKeyState.paused_until:type_name -> google.protobuf.Timestamp
+	12, // 21: genbus.v1.UpstreamKeyState.cooldown_until:type_name -> google.protobuf.Timestamp
+	12, // 22: genbus.v1.UpstreamKeyState.refused_since:type_name -> google.protobuf.Timestamp
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_replica_proto_init() }
@@ -1004,7 +1108,7 @@ func file_genbus_v1_operator_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_replica_proto_rawDesc), len(file_genbus_v1_operator_replica_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -281,6 +281,10 @@ func (s operatorService) GetOverview(ctx context.Context, _ *genbusv1.GetOvervie
 	return s.operator.Overview.Get(ctx)
 }
 
+func (s operatorService) ListAttention(ctx context.Context, _ *genbusv1.ListAttentionRequest) (*genbusv1.ListAttentionResponse, error) {
+	return s.operator.Attention.List(ctx)
+}
+
 func (s operatorService) ListUpstreams(ctx context.Context, _ *genbusv1.ListUpstreamsRequest) (*genbusv1.ListUpstreamsResponse, error) {
 	return s.operator.Replicas.Upstreams(ctx)
 }

@@ -27,7 +27,7 @@ var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x1fgenbus/v1/operator_attach.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1dgenbus/v1/operator_bulk.proto\x1a#genbus/v1/operator_deadletter.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a\x1fgenbus/v1/operator_orphan.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1egenbus/v1/operator_retry.proto\x1a\x1egenbus/v1/operator_route.proto\x1a\x1fgenbus/v1/operator_tenant.proto2\x97\x11\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x1fgenbus/v1/operator_attach.proto\x1a\"genbus/v1/operator_attention.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1dgenbus/v1/operator_bulk.proto\x1a#genbus/v1/operator_deadletter.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a\x1fgenbus/v1/operator_orphan.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1egenbus/v1/operator_retry.proto\x1a\x1egenbus/v1/operator_route.proto\x1a\x1fgenbus/v1/operator_tenant.proto2\xeb\x11\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -51,7 +51,8 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\rListUpstreams\x12\x1f.genbus.v1.ListUpstreamsRequest\x1a .genbus.v1.ListUpstreamsResponse\x12O\n" +
 	"\fListReplicas\x12\x1e.genbus.v1.ListReplicasRequest\x1a\x1f.genbus.v1.ListReplicasResponse\x12[\n" +
 	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponse\x12L\n" +
-	"\vGetOverview\x12\x1d.genbus.v1.GetOverviewRequest\x1a\x1e.genbus.v1.GetOverviewResponse\x12C\n" +
+	"\vGetOverview\x12\x1d.genbus.v1.GetOverviewRequest\x1a\x1e.genbus.v1.GetOverviewResponse\x12R\n" +
+	"\rListAttention\x12\x1f.genbus.v1.ListAttentionRequest\x1a .genbus.v1.ListAttentionResponse\x12C\n" +
 	"\bRetryJob\x12\x1a.genbus.v1.RetryJobRequest\x1a\x1b.genbus.v1.RetryJobResponse\x12O\n" +
 	"\fGetJobBodies\x12\x1e.genbus.v1.GetJobBodiesRequest\x1a\x1f.genbus.v1.GetJobBodiesResponse\x12E\n" +
 	"\n" +
@@ -82,36 +83,38 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*v1.ListReplicasRequest)(nil),        // 18: genbus.v1.ListReplicasRequest
 	(*v1.ListAuditRecordsRequest)(nil),    // 19: genbus.v1.ListAuditRecordsRequest
 	(*v1.GetOverviewRequest)(nil),         // 20: genbus.v1.GetOverviewRequest
-	(*v1.RetryJobRequest)(nil),            // 21: genbus.v1.RetryJobRequest
-	(*v1.GetJobBodiesRequest)(nil),        // 22: genbus.v1.GetJobBodiesRequest
-	(*v1.CancelJobsRequest)(nil),          // 23: genbus.v1.CancelJobsRequest
-	(*v1.RedriveDeadLettersRequest)(nil),  // 24: genbus.v1.RedriveDeadLettersRequest
-	(*v1.DropDeadLettersRequest)(nil),     // 25: genbus.v1.DropDeadLettersRequest
-	(*v1.AttachUpstreamTasksRequest)(nil), // 26: genbus.v1.AttachUpstreamTasksRequest
-	(*v1.ListJobsResponse)(nil),           // 27: genbus.v1.ListJobsResponse
-	(*v1.GetJobResponse)(nil),             // 28: genbus.v1.GetJobResponse
-	(*v1.ListDeadLettersResponse)(nil),    // 29: genbus.v1.ListDeadLettersResponse
-	(*v1.GetDeadLetterResponse)(nil),      // 30: genbus.v1.GetDeadLetterResponse
-	(*v1.RedriveDeadLetterResponse)(nil),  // 31: genbus.v1.RedriveDeadLetterResponse
-	(*v1.DropDeadLetterResponse)(nil),     // 32: genbus.v1.DropDeadLetterResponse
-	(*v1.AttachUpstreamTaskResponse)(nil), // 33: genbus.v1.AttachUpstreamTaskResponse
-	(*v1.LookUpUpstreamTaskResponse)(nil), // 34: genbus.v1.LookUpUpstreamTaskResponse
-	(*v1.CancelJobResponse)(nil),          // 35: genbus.v1.CancelJobResponse
-	(*v1.EraseJobResponse)(nil),           // 36: genbus.v1.EraseJobResponse
-	(*v1.ListRoutesResponse)(nil),         // 37: genbus.v1.ListRoutesResponse
-	(*v1.PauseRouteResponse)(nil),         // 38: genbus.v1.PauseRouteResponse
-	(*v1.ResumeRouteResponse)(nil),        // 39: genbus.v1.ResumeRouteResponse
-	(*v1.ListOrphansResponse)(nil),        // 40: genbus.v1.ListOrphansResponse
-	(*v1.FailOrphansResponse)(nil),        // 41: genbus.v1.FailOrphansResponse
-	(*v1.ListTenantsResponse)(nil),        // 42: genbus.v1.ListTenantsResponse
-	(*v1.ListStreamsResponse)(nil),        // 43: genbus.v1.ListStreamsResponse
-	(*v1.ListUpstreamsResponse)(nil),      // 44: genbus.v1.ListUpstreamsResponse
-	(*v1.ListReplicasResponse)(nil),       // 45: genbus.v1.ListReplicasResponse
-	(*v1.ListAuditRecordsResponse)(nil),   // 46: genbus.v1.ListAuditRecordsResponse
-	(*v1.GetOverviewResponse)(nil),        // 47: genbus.v1.GetOverviewResponse
-	(*v1.RetryJobResponse)(nil),           // 48: genbus.v1.RetryJobResponse
-	(*v1.GetJobBodiesResponse)(nil),       // 49: genbus.v1.GetJobBodiesResponse
-	(*v1.BulkProgress)(nil),               // 50: genbus.v1.BulkProgress
+	(*v1.ListAttentionRequest)(nil),       // 21: genbus.v1.ListAttentionRequest
+	(*v1.RetryJobRequest)(nil),            // 22: genbus.v1.RetryJobRequest
+	(*v1.GetJobBodiesRequest)(nil),        // 23: genbus.v1.GetJobBodiesRequest
+	(*v1.CancelJobsRequest)(nil),          // 24: genbus.v1.CancelJobsRequest
+	(*v1.RedriveDeadLettersRequest)(nil),  // 25: genbus.v1.RedriveDeadLettersRequest
+	(*v1.DropDeadLettersRequest)(nil),     // 26: genbus.v1.DropDeadLettersRequest
+	(*v1.AttachUpstreamTasksRequest)(nil), // 27: genbus.v1.AttachUpstreamTasksRequest
+	(*v1.ListJobsResponse)(nil),           // 28: genbus.v1.ListJobsResponse
+	(*v1.GetJobResponse)(nil),             // 29: genbus.v1.GetJobResponse
+	(*v1.ListDeadLettersResponse)(nil),    // 30: genbus.v1.ListDeadLettersResponse
+	(*v1.GetDeadLetterResponse)(nil),      // 31: genbus.v1.GetDeadLetterResponse
+	(*v1.RedriveDeadLetterResponse)(nil),  // 32: genbus.v1.RedriveDeadLetterResponse
+	(*v1.DropDeadLetterResponse)(nil),     // 33: genbus.v1.DropDeadLetterResponse
+	(*v1.AttachUpstreamTaskResponse)(nil), // 34: genbus.v1.AttachUpstreamTaskResponse
+	(*v1.LookUpUpstreamTaskResponse)(nil), // 35: genbus.v1.LookUpUpstreamTaskResponse
+	(*v1.CancelJobResponse)(nil),          // 36: genbus.v1.CancelJobResponse
+	(*v1.EraseJobResponse)(nil),           // 37: genbus.v1.EraseJobResponse
+	(*v1.ListRoutesResponse)(nil),         // 38: genbus.v1.ListRoutesResponse
+	(*v1.PauseRouteResponse)(nil),         // 39: genbus.v1.PauseRouteResponse
+	(*v1.ResumeRouteResponse)(nil),        // 40: genbus.v1.ResumeRouteResponse
+	(*v1.ListOrphansResponse)(nil),        // 41: genbus.v1.ListOrphansResponse
+	(*v1.FailOrphansResponse)(nil),        // 42: genbus.v1.FailOrphansResponse
+	(*v1.ListTenantsResponse)(nil),        // 43: genbus.v1.ListTenantsResponse
+	(*v1.ListStreamsResponse)(nil),        // 44: genbus.v1.ListStreamsResponse
+	(*v1.ListUpstreamsResponse)(nil),      // 45: genbus.v1.ListUpstreamsResponse
+	(*v1.ListReplicasResponse)(nil),       // 46: genbus.v1.ListReplicasResponse
+	(*v1.ListAuditRecordsResponse)(nil),   // 47: genbus.v1.ListAuditRecordsResponse
+	(*v1.GetOverviewResponse)(nil),        // 48: genbus.v1.GetOverviewResponse
+	(*v1.ListAttentionResponse)(nil),      // 49: genbus.v1.ListAttentionResponse
+	(*v1.RetryJobResponse)(nil),           // 50: genbus.v1.RetryJobResponse
+	(*v1.GetJobBodiesResponse)(nil),       // 51: genbus.v1.GetJobBodiesResponse
+	(*v1.BulkProgress)(nil),               // 52: genbus.v1.BulkProgress
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	0,  // 0: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
@@ -135,41 +138,43 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	18, // 18: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
 	19, // 19: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
 	20, // 20: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
-	21, // 21: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
-	22, // 22: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
-	23, // 23: genbus.v1.OperatorService.CancelJobs:input_type -> genbus.v1.CancelJobsRequest
-	24, // 24: genbus.v1.OperatorService.RedriveDeadLetters:input_type -> genbus.v1.RedriveDeadLettersRequest
-	25, // 25: genbus.v1.OperatorService.DropDeadLetters:input_type -> genbus.v1.DropDeadLettersRequest
-	26, // 26: genbus.v1.OperatorService.AttachUpstreamTasks:input_type -> genbus.v1.AttachUpstreamTasksRequest
-	27, // 27: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	28, // 28: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	29, // 29: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	30, // 30: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	31, // 31: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	32, // 32: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	33, // 33: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	34, // 34: genbus.v1.OperatorService.LookUpUpstreamTask:output_type -> genbus.v1.LookUpUpstreamTaskResponse
-	35, // 35: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	36, // 36: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	37, // 37: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	38, // 38: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	39, // 39: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	40, // 40: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	41, // 41: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	42, // 42: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
-	43, // 43: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
-	44, // 44: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
-	45, // 45: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
-	46, // 46: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
-	47, // 47: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
-	48, // 48: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
-	49, // 49: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
-	50, // 50: genbus.v1.OperatorService.CancelJobs:output_type -> genbus.v1.BulkProgress
-	50, // 51: genbus.v1.OperatorService.RedriveDeadLetters:output_type -> genbus.v1.BulkProgress
-	50, // 52: genbus.v1.OperatorService.DropDeadLetters:output_type -> genbus.v1.BulkProgress
-	50, // 53: genbus.v1.OperatorService.AttachUpstreamTasks:output_type -> genbus.v1.BulkProgress
-	27, // [27:54] is the sub-list for method output_type
-	0,  // [0:27] is the sub-list for method input_type
+	21, // 21: genbus.v1.OperatorService.ListAttention:input_type -> genbus.v1.ListAttentionRequest
+	22, // 22: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
+	23, // 23: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
+	24, // 24: genbus.v1.OperatorService.CancelJobs:input_type -> genbus.v1.CancelJobsRequest
+	25, // 25: genbus.v1.OperatorService.RedriveDeadLetters:input_type -> genbus.v1.RedriveDeadLettersRequest
+	26, // 26: genbus.v1.OperatorService.DropDeadLetters:input_type -> genbus.v1.DropDeadLettersRequest
+	27, // 27: genbus.v1.OperatorService.AttachUpstreamTasks:input_type -> genbus.v1.AttachUpstreamTasksRequest
+	28, // 28: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	29, // 29: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	30, // 30: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	31, // 31: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	32, // 32: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	33, // 33: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	34, // 34: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	35, // 35: genbus.v1.OperatorService.LookUpUpstreamTask:output_type -> genbus.v1.LookUpUpstreamTaskResponse
+	36, // 36: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	37, // 37: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	38, // 38: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	39, // 39: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	40, // 40: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	41, // 41: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	42, // 42: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	43, // 43: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
+	44, // 44: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
+	45, // 45: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
+	46, // 46: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
+	47, // 47: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	48, // 48: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
+	49, // 49: genbus.v1.OperatorService.ListAttention:output_type -> genbus.v1.ListAttentionResponse
+	50, // 50: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
+	51, // 51: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
+	52, // 52: genbus.v1.OperatorService.CancelJobs:output_type -> genbus.v1.BulkProgress
+	52, // 53: genbus.v1.OperatorService.RedriveDeadLetters:output_type -> genbus.v1.BulkProgress
+	52, // 54: genbus.v1.OperatorService.DropDeadLetters:output_type -> genbus.v1.BulkProgress
+	52, // 55: genbus.v1.OperatorService.AttachUpstreamTasks:output_type -> genbus.v1.BulkProgress
+	28, // [28:56] is the sub-list for method output_type
+	0,  // [0:28] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -43,6 +43,7 @@ const (
 	OperatorService_ListReplicas_FullMethodName        = "/genbus.v1.OperatorService/ListReplicas"
 	OperatorService_ListAuditRecords_FullMethodName    = "/genbus.v1.OperatorService/ListAuditRecords"
 	OperatorService_GetOverview_FullMethodName         = "/genbus.v1.OperatorService/GetOverview"
+	OperatorService_ListAttention_FullMethodName       = "/genbus.v1.OperatorService/ListAttention"
 	OperatorService_RetryJob_FullMethodName            = "/genbus.v1.OperatorService/RetryJob"
 	OperatorService_GetJobBodies_FullMethodName        = "/genbus.v1.OperatorService/GetJobBodies"
 	OperatorService_CancelJobs_FullMethodName          = "/genbus.v1.OperatorService/CancelJobs"
@@ -118,6 +119,9 @@ type OperatorServiceClient interface {
 	// GetOverview returns the overview that the console shows each second. A replica builds it
 	// at most once a second for all callers, and only on request.
 	GetOverview(ctx context.Context, in *v1.GetOverviewRequest, opts ...grpc.CallOption) (*v1.GetOverviewResponse, error)
+	// ListAttention lists what needs an operator's attention, each with its cause and the action,
+	// from the same data as the overview.
+	ListAttention(ctx context.Context, in *v1.ListAttentionRequest, opts ...grpc.CallOption) (*v1.ListAttentionResponse, error)
 	// RetryJob submits an ended job again, as a new job with its tenant, labels, protocol and
 	// archive, whose retry_of names it. The upstream may charge for both. An unfinished job is
 	// refused with not_terminal: cancel it first. A job that a replica still holds is refused
@@ -358,6 +362,16 @@ func (c *operatorServiceClient) GetOverview(ctx context.Context, in *v1.GetOverv
 	return out, nil
 }
 
+func (c *operatorServiceClient) ListAttention(ctx context.Context, in *v1.ListAttentionRequest, opts ...grpc.CallOption) (*v1.ListAttentionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListAttentionResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListAttention_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operatorServiceClient) RetryJob(ctx context.Context, in *v1.RetryJobRequest, opts ...grpc.CallOption) (*v1.RetryJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.RetryJobResponse)
@@ -521,6 +535,9 @@ type OperatorServiceServer interface {
 	// GetOverview returns the overview that the console shows each second. A replica builds it
 	// at most once a second for all callers, and only on request.
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
+	// ListAttention lists what needs an operator's attention, each with its cause and the action,
+	// from the same data as the overview.
+	ListAttention(context.Context, *v1.ListAttentionRequest) (*v1.ListAttentionResponse, error)
 	// RetryJob submits an ended job again, as a new job with its tenant, labels, protocol and
 	// archive, whose retry_of names it. The upstream may charge for both. An unfinished job is
 	// refused with not_terminal: cancel it first. A job that a replica still holds is refused
@@ -613,6 +630,9 @@ func (UnimplementedOperatorServiceServer) ListAuditRecords(context.Context, *v1.
 }
 func (UnimplementedOperatorServiceServer) GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetOverview not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListAttention(context.Context, *v1.ListAttentionRequest) (*v1.ListAttentionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAttention not implemented")
 }
 func (UnimplementedOperatorServiceServer) RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryJob not implemented")
@@ -1031,6 +1051,24 @@ func _OperatorService_GetOverview_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_ListAttention_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListAttentionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListAttention(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListAttention_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListAttention(ctx, req.(*v1.ListAttentionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OperatorService_RetryJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.RetryJobRequest)
 	if err := dec(in); err != nil {
@@ -1201,6 +1239,10 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetOverview",
 			Handler:    _OperatorService_GetOverview_Handler,
+		},
+		{
+			MethodName: "ListAttention",
+			Handler:    _OperatorService_ListAttention_Handler,
 		},
 		{
 			MethodName: "RetryJob",
