@@ -495,8 +495,16 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	if out := c.ok("jobs", "show", id); !strings.Contains(out, notice) {
 		t.Errorf("a job of a paused route is shown as\n%s", out)
 	}
-	if out := c.ok("resume", "video", config.SandboxVideoRoute); !strings.Contains(out, "running") {
-		t.Errorf("resume printed\n%s", out)
+	out := c.ok("attention")
+	_, fix, found := strings.Cut(out, "\n  genbus operator ")
+	if !found || !strings.HasPrefix(out, "route paused: video route sandbox-video, since ") || !strings.Contains(out, "  3 jobs wait. Paused by ops until ") {
+		t.Fatalf("attention printed\n%s", out)
+	}
+	if out := c.ok(strings.Fields(fix)...); !strings.Contains(out, "running") {
+		t.Errorf("%s printed\n%s", fix, out)
+	}
+	if out := c.ok("attention"); out != "Nothing needs attention.\n" {
+		t.Errorf("attention printed\n%s", out)
 	}
 	w.awaitStatus(t, id, "completed")
 	if out, code := c.run("pause", "video", "gone"); code != command.ExitNotFound || !strings.Contains(out, "route_not_found") {

@@ -28,6 +28,7 @@ type Operator struct {
 	Pause  pauseCommand  `cmd:"" help:"Pause a route: stop submitting its waiting jobs, on all replicas."`
 	Resume resumeCommand `cmd:"" help:"Resume a paused route."`
 
+	Attention attentionCommand `cmd:"" help:"List what needs attention, and what to do about it."`
 	Overview  overviewCommand  `cmd:"" help:"Show an overview of routes, upstreams and dead letters."`
 	Tenants   tenantsCommand   `cmd:"" help:"Show the tenants with the most unfinished jobs."`
 	Streams   streamsCommand   `cmd:"" help:"Show the size and fill level of the streams."`

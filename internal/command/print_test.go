@@ -201,6 +201,28 @@ func TestCountsOfOne(t *testing.T) {
 	}
 }
 
+// TestAttention checks that each entry is a paragraph, and that missing parts are named instead of
+// saying that nothing needs attention.
+func TestAttention(t *testing.T) {
+	t.Parallel()
+	entry := &genbusv1.Attention{
+		Reason: genbusv1.Attention_REASON_ROUTE_PAUSED, Subject: "video route film", Since: timestamppb.New(time.Unix(0, 0)),
+		Affects: "1 job waits. Paused by ann: a\x1b[2Jb.", Action: "Resume it.", Command: "genbus operator resume video film",
+	}
+	for want, m := range map[string]*genbusv1.ListAttentionResponse{
+		"Nothing needs attention.\n":        {},
+		"not available: streams, tenants\n": {Missing: []string{"streams", "tenants"}},
+		"route paused: video route film, since 1970-01-01T00:00:00Z\n  1 job waits. Paused by ann: a\uFFFD[2Jb.\n  Resume it.\n  genbus operator resume video film\n\n": {
+			Entries: []*genbusv1.Attention{entry},
+		},
+	} {
+		var out strings.Builder
+		if err := (printer{out: &out}).attention(m); err != nil || out.String() != want {
+			t.Errorf("%q, %v", out.String(), err)
+		}
+	}
+}
+
 // TestCells checks that control characters cannot leave their cell.
 func TestCells(t *testing.T) {
 	t.Parallel()

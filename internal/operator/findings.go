@@ -173,7 +173,7 @@ func (f findings) deadLetters() []*genbusv1.Attention {
 		return nil
 	}
 	entry := &genbusv1.Attention{
-		Reason: genbusv1.Attention_REASON_DEAD_LETTERS, Subject: "dead letters",
+		Reason: genbusv1.Attention_REASON_DEAD_LETTERS, Subject: "failed jobs",
 		Affects: plural.Count(jobs, "failed job") + plural.Form(jobs, " waits", " wait") + " for a decision.",
 		Action:  "Look up the code of each dead letter, then attach, redrive or drop it.",
 		Command: "genbus operator dead list", Console: consolePath + "/decisions",
