@@ -307,7 +307,7 @@ func TestOverviewWithMissingParts(t *testing.T) {
 	}
 	b := newBrowser(w)
 	for path, want := range map[string][]string{
-		"/console":        {"Not available: dead_letters.", "<strong>–</strong> unknown outcomes", config.SandboxVideoRoute + `</a> <span class="tag bad">incomplete</span>`},
+		"/console":        {"Not available: dead_letters.", "Not available: dead_letters orphans streams.", "<strong>–</strong> unknown outcomes", config.SandboxVideoRoute + `</a> <span class="tag bad">incomplete</span>`},
 		"/console/routes": {`<span class="tag bad">incomplete</span>`},
 	} {
 		page := b.get(path)
@@ -333,7 +333,8 @@ func TestOverview(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	s := b.open("/console")
-	until(t, s, `<strong>1</strong> unknown outcome</a>`, `Last hour: 1 accepted, `, ` 1 ended, 0 of them failed`, `route <a href="/console/routes">sandbox-video</a> since`)
+	until(t, s, `<strong>1</strong> unknown outcome</a>`, `Last hour: 1 accepted, `, ` 1 ended, 0 of them failed`, `<strong>route paused</strong>: <a href="/console/routes">video route sandbox-video</a>, since <time `, `<code>genbus operator resume video sandbox-video</code>`,
+		`<a href="/console/decisions?code=submission_outcome_unknown">failed jobs</a>`)
 	w.Drain(nil)
 	s.Rest()
 }

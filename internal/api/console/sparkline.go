@@ -47,12 +47,3 @@ func lastHour(minutes []*genbusv1.RouteMinute) *genbusv1.RouteMinute {
 	}
 	return sum
 }
-
-func pausedRoutes(o *genbusv1.GetOverviewResponse) (out []*genbusv1.RouteState) {
-	for _, r := range o.GetRoutes() {
-		if r.GetRoute().GetPaused() {
-			out = append(out, r.GetRoute())
-		}
-	}
-	return out
-}

@@ -15,7 +15,7 @@ import (
 // parse returns the templates of all pages by page name, each combined with the layout and the
 // shared parts.
 func parse(a assets) (map[string]*template.Template, error) {
-	shared, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"asset": a.url}).ParseFS(files, "templates/layout.html", "templates/parts.html")
+	shared, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"asset": a.url}).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/attention.html")
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ var functions = template.FuncMap{
 	"form":          form,
 	"query":         query1,
 
-	"pausedRoutes": pausedRoutes, "lastMinute": lastMinute, "lastHour": lastHour,
+	"lastMinute": lastMinute, "lastHour": lastHour,
 	"sparkAccepted": func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetAccepted) },
 	"sparkStarted":  func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetStarted) },
 	"sparkEnded":    func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetEnded) },

@@ -170,5 +170,13 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 }
 
 func loadOverview(ctx context.Context, c *Console, _ *query) (any, error) {
-	return c.api.GetOverview(ctx, &genbusv1.GetOverviewRequest{})
+	overview, err := c.api.GetOverview(ctx, &genbusv1.GetOverviewRequest{})
+	if err != nil {
+		return nil, err
+	}
+	attention, err := c.api.ListAttention(ctx, &genbusv1.ListAttentionRequest{})
+	return struct {
+		*genbusv1.GetOverviewResponse
+		Attention *genbusv1.ListAttentionResponse
+	}{overview, attention}, err
 }
