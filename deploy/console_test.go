@@ -6,7 +6,9 @@ import (
 	"go/token"
 	"maps"
 	"net/url"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,10 +19,10 @@ import (
 )
 
 // TestAlertsLeadToTheConsole proves that each alert links to an existing view of the console, with
-// filters that the view reads.
+// filters that the view reads, or to an element of a template.
 func TestAlertsLeadToTheConsole(t *testing.T) {
 	t.Parallel()
-	views := consoleViews(t)
+	views, elements := consoleViews(t), consoleElements(t)
 	for _, r := range rules(t) {
 		labels := checkQuery(t, r.Expr).labels
 		for _, m := range labelInUse.FindAllStringSubmatch(r.Annotations.Console, -1) {
@@ -33,6 +35,9 @@ func TestAlertsLeadToTheConsole(t *testing.T) {
 		if err != nil || strings.ContainsAny(address, "{} ") {
 			t.Errorf("%s: %q is not an address of the console: %v", r.Alert, address, err)
 			continue
+		}
+		if u.Fragment != "" && !slices.Contains(elements, u.Fragment) {
+			t.Errorf("%s: no page of the console has an element %q", r.Alert, u.Fragment)
 		}
 		path, below := strings.CutPrefix(u.Path, console.Path)
 		known, exists := views[path]
@@ -48,6 +53,27 @@ func TestAlertsLeadToTheConsole(t *testing.T) {
 			}
 		}
 	}
+}
+
+var elementID = regexp.MustCompile(`<[a-z]+ id="([a-z-]+)"`)
+
+// consoleElements returns the IDs of elements in the console's templates.
+func consoleElements(t *testing.T) (ids []string) {
+	t.Helper()
+	pages, err := filepath.Glob("../internal/api/console/templates/*.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range elementID.FindAllSubmatch(text, -1) {
+			ids = append(ids, string(m[1]))
+		}
+	}
+	return ids
 }
 
 // consoleViews maps the pattern of each console view to the query parameters that its loader reads.
