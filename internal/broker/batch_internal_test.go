@@ -28,14 +28,14 @@ func TestALargeMessageIsNotKeptWaiting(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, "x"), Jobs); err != nil {
+				if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, "x"), Jobs, nil); err != nil {
 					t.Error(err)
 					return
 				}
 			}
 		})
 	}
-	_, err := w.writer.write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), Jobs)
+	_, err := w.writer.write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), Jobs, nil)
 	close(stored)
 	group.Wait()
 	if err != nil {
@@ -77,7 +77,7 @@ func newMute(t *testing.T, timeout time.Duration) mute {
 func (m mute) write(ctx context.Context, subject string) (sent *nats.Msg, result <-chan error) {
 	failed := make(chan error, 1)
 	go func() {
-		_, err := m.writer.write(ctx, nats.NewMsg(subject), Jobs)
+		_, err := m.writer.write(ctx, nats.NewMsg(subject), Jobs, nil)
 		failed <- err
 	}()
 	return <-m.got, failed
@@ -201,7 +201,7 @@ func TestAQuestionWithoutAnAnswerIsGivenUp(t *testing.T) {
 	<-m.got // the question
 	stored := make(chan error, 1)
 	go func() {
-		_, err := m.writer.write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), Jobs)
+		_, err := m.writer.write(t.Context(), message("log.large", 0, string(make([]byte, 200<<10))), Jobs, nil)
 		stored <- err
 	}()
 	select {
@@ -280,7 +280,7 @@ func TestWhatWasGivenUpMakesNoBatch(t *testing.T) {
 	cause := errors.New("no answer")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := m.writer.write(ctx, nats.NewMsg("log.2"), Jobs); !errors.Is(err, errNotSent) || errors.Is(err, cause) {
+	if _, err := m.writer.write(ctx, nats.NewMsg("log.2"), Jobs, nil); !errors.Is(err, errNotSent) || errors.Is(err, cause) {
 		t.Errorf("a write that was given up before it was sent: %v", err)
 	}
 	m.answer(t, first, yes)
@@ -299,7 +299,7 @@ func TestWhatWasGivenUpMakesNoBatch(t *testing.T) {
 func TestOneConflictDoesNotSyncTheOthersOneByOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
-	taken, err := w.writer.write(t.Context(), message("log.taken", 0, "first"), Jobs)
+	taken, err := w.writer.write(t.Context(), message("log.taken", 0, "first"), Jobs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, body), Jobs); err != nil {
+				if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.%d.%d", i, n), 0, body), Jobs, nil); err != nil {
 					t.Error(err)
 					return
 				}
@@ -357,7 +357,7 @@ func TestInlineEventsAreNotCrowdedOut(t *testing.T) {
 		})
 	}
 	for i := range 3 {
-		if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.inline.%d", i), 0, body), Inline); err != nil {
+		if _, err := w.writer.write(t.Context(), message(fmt.Sprintf("log.inline.%d", i), 0, body), Inline, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -408,7 +408,7 @@ func newHalved(t *testing.T) halved {
 	for i := range halvedAll {
 		go func() {
 			subject := fmt.Sprintf("log.%d", i)
-			_, err := h.writer.write(seen{ctx, waits}, nats.NewMsg(subject), Jobs)
+			_, err := h.writer.write(seen{ctx, waits}, nats.NewMsg(subject), Jobs, nil)
 			h.ends <- end{subject, err}
 		}()
 	}
@@ -478,7 +478,7 @@ func TestHalvesThatWereGivenUpLetNoBatchGo(t *testing.T) {
 	h.unsent(t)
 	waits, failed := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		_, err := h.writer.write(seen{t.Context(), waits}, nats.NewMsg("log.few"), Jobs)
+		_, err := h.writer.write(seen{t.Context(), waits}, nats.NewMsg("log.few"), Jobs, nil)
 		failed <- err
 	}()
 	<-waits

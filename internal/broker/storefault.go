@@ -76,14 +76,15 @@ func (w *writer) room(need int64) error {
 func (b *Broker) RoomForJobs() error { return b.room(jobSpace) }
 
 // noteWrite records the result of a write to the job log of an external server. If the disk is
-// full, the server either refuses the write or does not answer within PublishTimeout. The result
-// does not count if the caller gave up earlier. The embedded server is checked by keepStore.
-func (w *writer) noteWrite(ctx context.Context, stream string, err error) {
+// full, the server either refuses the write or does not answer within PublishTimeout, which late
+// reports. The result does not count if the caller gave up earlier. The embedded server is checked
+// by keepStore.
+func (w *writer) noteWrite(stream string, err error, late bool) {
 	switch {
 	case w.server != nil || stream != w.names.Tasks():
 	case err == nil:
 		w.faults.clear()
-	case errors.Is(err, ErrStorage), errors.Is(context.Cause(ctx), errPublishTimeout):
+	case late, errors.Is(err, ErrStorage):
 		w.faults.set(err)
 	}
 }

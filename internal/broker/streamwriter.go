@@ -111,10 +111,11 @@ type writeResult struct {
 	err error
 }
 
-// write stores m, without changing it, and waits for the ack. It returns a *jetstream.APIError if
-// the server answered with an error, nats.ErrNoResponders if no stream responded, and errNotSent if
-// m was never sent. After any other error, m may be stored.
-func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error) {
+// write stores m, without changing it, and waits for the ack until ctx ends or timeout receives a
+// value. It returns a *jetstream.APIError if the server answered with an error,
+// nats.ErrNoResponders if no stream responded, and errNotSent if m was never sent. After any other
+// error, m may be stored.
+func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane, timeout <-chan time.Time) (Ack, error) {
 	op := &write{m: m, lane: lane, result: make(chan writeResult, 1)}
 	w.mu.Lock()
 	if w.o.ShareFrom > 0 && op.size() > largestShared {
@@ -128,12 +129,14 @@ func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, 
 	case r := <-op.result:
 		return r.ack, r.err
 	case <-ctx.Done():
-		return w.abandon(ctx, op)
+		return w.abandon(op, context.Cause(ctx))
+	case <-timeout:
+		return w.abandon(op, errPublishTimeout)
 	}
 }
 
 // abandon cancels a write whose caller has given up. A write that is part of a batch stays in it.
-func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
+func (w *streamWriter) abandon(op *write, cause error) (Ack, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -146,14 +149,14 @@ func (w *streamWriter) abandon(ctx context.Context, op *write) (Ack, error) {
 			op.waits.live--
 		}
 		// Formatted rather than wrapped, because the cause may be an ErrNoAnswer.
-		return Ack{}, fmt.Errorf("%w: %s", errNotSent, context.Cause(ctx).Error())
+		return Ack{}, fmt.Errorf("%w: %s", errNotSent, cause.Error())
 	case op.id != 0 && w.replies.remove(op.id):
 		w.complete(op, writeResult{})
 		w.send()
 	default:
 		op.abandoned = true
 	}
-	return Ack{}, context.Cause(ctx)
+	return Ack{}, cause
 }
 
 // maxInFlight returns how many writes may be in flight outside batches. If the server syncs every

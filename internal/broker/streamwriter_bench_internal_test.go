@@ -50,7 +50,7 @@ func writes(b *testing.B, fsync bool, writers int, how string) {
 			_, err := js.PublishMsg(ctx, m)
 			return err
 		}
-		_, err := w.write(ctx, m, Jobs)
+		_, err := w.write(ctx, m, Jobs, nil)
 		return err
 	}
 	body := make([]byte, 600)

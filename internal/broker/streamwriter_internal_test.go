@@ -78,7 +78,7 @@ func TestEachWriterIsGivenItsOwnAnswer(t *testing.T) {
 					subject, last := fmt.Sprintf("log.%d", i), uint64(0)
 					for n := range each {
 						data := strconv.Itoa(n)
-						ack, err := w.writer.write(t.Context(), message(subject, last, data), Lane(i%2))
+						ack, err := w.writer.write(t.Context(), message(subject, last, data), Lane(i%2), nil)
 						if err != nil {
 							t.Error(err)
 							return
@@ -102,7 +102,7 @@ func (w world) together(t *testing.T, writes ...*nats.Msg) []error {
 	errs := make([]error, len(writes))
 	var group sync.WaitGroup
 	for i, m := range writes {
-		group.Go(func() { _, errs[i] = w.writer.write(t.Context(), m, Jobs) })
+		group.Go(func() { _, errs[i] = w.writer.write(t.Context(), m, Jobs, nil) })
 	}
 	group.Wait()
 	return errs
@@ -113,7 +113,7 @@ func (w world) together(t *testing.T, writes ...*nats.Msg) []error {
 func TestAConflictRefusesItsOwnWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{ShareFrom: testShareFrom})
-	if _, err := w.writer.write(t.Context(), message("log.taken", 0, "first"), Jobs); err != nil {
+	if _, err := w.writer.write(t.Context(), message("log.taken", 0, "first"), Jobs, nil); err != nil {
 		t.Fatal(err)
 	}
 	var writes []*nats.Msg
@@ -176,11 +176,11 @@ func TestALargeMessageGoesAlone(t *testing.T) {
 func TestWritesThatNoStreamAcceptsFail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamOptions{})
-	if _, err := w.writer.write(t.Context(), message("nowhere", 0, "x"), Jobs); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := w.writer.write(t.Context(), message("nowhere", 0, "x"), Jobs, nil); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("no stream: %v", err)
 	}
 	large := message("log.1", 0, string(make([]byte, w.nc.MaxPayload()+1)))
-	_, err := w.writer.write(t.Context(), large, Jobs)
+	_, err := w.writer.write(t.Context(), large, Jobs, nil)
 	if !errors.Is(err, errNotSent) || !errors.Is(err, nats.ErrMaxPayload) {
 		t.Errorf("a message that is too large: %v", err)
 	}
@@ -206,7 +206,7 @@ func TestALostConnectionEndsWhatWaits(t *testing.T) {
 	w, got := unanswered(t, 10)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := w.writer.write(t.Context(), nats.NewMsg("silent"), Jobs)
+		_, err := w.writer.write(t.Context(), nats.NewMsg("silent"), Jobs, nil)
 		failed <- err
 	}()
 	<-got
@@ -225,7 +225,7 @@ func TestTheWindowIsBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
-			_, err := w.writer.write(ctx, nats.NewMsg("silent"), lane)
+			_, err := w.writer.write(ctx, nats.NewMsg("silent"), lane, nil)
 			failed <- err
 		}()
 		return func() error {

@@ -102,26 +102,30 @@ func (w *writer) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, l
 }
 
 func (w *writer) publish(ctx context.Context, m *nats.Msg, lane Lane) (ack Ack, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
-	defer cancel()
+	begin := time.Now()
+	deadline, bounded := ctx.Deadline()
+	if until := begin.Add(PublishTimeout); !bounded || until.Before(deadline) {
+		deadline = until
+	}
+	timeout := time.NewTimer(PublishTimeout) // cheaper than a context
+	defer timeout.Stop()
 	if err := cmp.Or(w.diskFull(), w.room(eventSpace)); err != nil {
 		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, err)
 	}
 	stream := w.names.StreamOf(m.Subject)
 	one := w.of(stream)
-	deadline, _ := ctx.Deadline()
 	for {
-		ack, err = one.write(ctx, m, lane)
+		ack, err = one.write(ctx, m, lane, timeout.C)
 		if !errors.Is(err, nats.ErrNoResponders) || time.Until(deadline) < answerTime || Wait(ctx, leaderlessWait) != nil {
 			break
 		}
 	}
 	if err != nil {
 		err = fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
-		w.noteWrite(ctx, stream, err)
+		w.noteWrite(stream, err, time.Since(begin) >= PublishTimeout)
 		return Ack{}, err
 	}
-	w.noteWrite(ctx, stream, nil)
+	w.noteWrite(stream, nil, false)
 	return ack, nil
 }
 
