@@ -12,6 +12,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -38,7 +39,7 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	if err != nil {
 		return Entry{}, err
 	}
-	m.Header[jetstream.MsgIDHeader] = []string{e.ID()}
+	m.Header[jetstream.MsgIDHeader] = m.Header[subject.HeaderCEID]
 	begin := time.Now()
 	entry, err := l.write(ctx, e, m, last)
 	if errors.Is(err, ErrUncertain) {

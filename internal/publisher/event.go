@@ -41,7 +41,7 @@ type Encoder struct {
 func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	payload := Message(e)
 	kind := subject.Kind(task.Kind(e.Job))
-	m, h := newMessage(c.Names.Task(kind, e.Job.GetTenant(), e.Job.GetId()))
+	m, h := newMessage(c.Names.Task(kind, e.Job.GetTenant(), e.Job.GetId()), eventHeaders)
 	status := task.StatusWord(e.Job.GetStatus())
 	attributes(h, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
 	h.set(subject.HeaderCEType, EventType(e))
@@ -177,7 +177,7 @@ func checked(e task.Event, whole bool) (task.Event, error) {
 
 // Chunk returns the message for one or more blocks of a streamed chat.
 func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatChunk) (*nats.Msg, error) {
-	m, h := newMessage(c.Names.Chunk(tenant, chunk.GetId()))
+	m, h := newMessage(c.Names.Chunk(tenant, chunk.GetId()), otherHeaders)
 	id := chunk.GetId() + "." + strconv.FormatUint(uint64(chunk.GetAttempt()), 10) + "." + strconv.FormatUint(chunk.GetIndex(), 10)
 	attributes(h, id, subject.Chat, tenant, chunk.GetId(), chunk.GetTime().AsTime())
 	h.set(subject.HeaderCEType, chunkType)

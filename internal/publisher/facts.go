@@ -56,7 +56,9 @@ func FactsOf(j task.Job) Facts {
 	if v, ok := j.(*genbusv1.VideoTask); ok {
 		f.UpstreamTask = v.GetUpstreamTaskId()
 	}
-	f.Labels = labelsOf(j.GetLabels(), maxHead-len(f.head()))
+	if labels := j.GetLabels(); len(labels) > 0 {
+		f.Labels = labelsOf(labels, maxHead-len(f.head()))
+	}
 	return f
 }
 
@@ -123,6 +125,7 @@ func (f Facts) Header() string {
 // head returns the header without the labels.
 func (f Facts) head() string {
 	var b strings.Builder
+	b.Grow(maxFact) // enough for most
 	for _, field := range f.fields() {
 		escaped := url.QueryEscape(*field.value)
 		if escaped == "" || len(escaped) > maxFact || b.Len()+len("&")+len(field.name)+len("=")+len(escaped) > maxHead {

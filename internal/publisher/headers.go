@@ -8,8 +8,12 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// maxHeaders is the capacity for an event's headers and the broker headers that its writer adds.
-const maxHeaders = 24
+// Capacities for the headers of a message, including those of its trace and the broker headers that
+// its writer adds.
+const (
+	eventHeaders = 24
+	otherHeaders = 14 // of chunks and usage
+)
 
 // headers sets the headers of a message. A message has about twenty headers, so their values share
 // one array and the map is large enough from the start.
@@ -18,9 +22,9 @@ type headers struct {
 	values []string
 }
 
-// newMessage returns a message without headers and the setter for its headers.
-func newMessage(subject string) (*nats.Msg, *headers) {
-	h := &headers{of: make(nats.Header, maxHeaders), values: make([]string, 0, maxHeaders)}
+// newMessage returns a message without headers, and the setter for its headers with a capacity.
+func newMessage(subject string, capacity int) (*nats.Msg, *headers) {
+	h := &headers{of: make(nats.Header, capacity), values: make([]string, 0, capacity)}
 	return &nats.Msg{Subject: subject, Header: h.of}, h
 }
 

@@ -22,7 +22,7 @@ func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 		return nil, nil //nolint:nilnil // no usage is not an error
 	}
 	kind := subject.Kind(task.Kind(e.Job))
-	m, h := newMessage(c.Names.Usage(kind, e.Job.GetTenant(), e.Job.GetId()))
+	m, h := newMessage(c.Names.Usage(kind, e.Job.GetTenant(), e.Job.GetId()), otherHeaders)
 	attributes(h, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
 	h.set(subject.HeaderCEType, usageType)
 	h.trace(ctx)

@@ -65,11 +65,11 @@ const maxTraceState = 512
 // Inject returns the trace context of ctx for storage with a work item, under the keys traceparent
 // and tracestate. It returns nil if ctx has no span. It drops a tracestate above 512 bytes.
 func Inject(ctx context.Context) map[string]string {
-	m := propagation.MapCarrier{}
-	w3c{}.Inject(ctx, m)
-	if len(m) == 0 {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil
 	}
+	m := propagation.MapCarrier{}
+	w3c{}.Inject(ctx, m)
 	if len(m[keyState]) > maxTraceState {
 		delete(m, keyState)
 	}
