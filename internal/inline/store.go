@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
@@ -182,15 +179,5 @@ func (c *record) discardReply(ctx context.Context, event task.Event, current job
 	}
 }
 
-// lax accepts duplicate names and invalid UTF-8, which upstreams may send.
-var lax = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-
-func usage(raw []byte) *genbusv1.Usage {
-	var reply struct {
-		Usage jsontext.Value `json:"usage"`
-	}
-	if err := json.Unmarshal(raw, &reply, lax); err != nil {
-		return nil
-	}
-	return body.ParseUsage(reply.Usage)
-}
+// usage returns the usage of a reply, which the chat client has validated.
+func usage(raw []byte) *genbusv1.Usage { return body.ParseUsage(body.Trusted(raw).Member("usage")) }
