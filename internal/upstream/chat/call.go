@@ -219,7 +219,7 @@ func (cl *call) sniff() (kind, error) {
 // Content-Length, so that the answer need not be copied.
 func (cl *call) firstRead() int {
 	if n := cl.resp.ContentLength; n > 0 && n <= min(maxFirstRead, int64(cl.client.opts.MaxReply)) {
-		return int(n) + 2*bytes.MinRead
+		return int(n) + bytes.MinRead
 	}
 	return bytes.MinRead
 }

@@ -122,14 +122,14 @@ func (c *Client) Complete(ctx context.Context, req Request) (*Reply, error) {
 	}
 }
 
+// keptHeader returns the headers of an answer that matter to clients. net/http has canonicalized
+// their names.
 func keptHeader(h http.Header) http.Header {
 	kept := make(http.Header)
 	for name, values := range h {
-		lower := strings.ToLower(name)
 		switch {
-		case lower == "x-request-id", lower == "x-oneapi-request-id", lower == "x-generation-id",
-			lower == "retry-after", lower == "retry-after-ms",
-			strings.HasPrefix(lower, "x-ratelimit-"), strings.HasPrefix(lower, "openai-"):
+		case name == "X-Request-Id", name == "X-Oneapi-Request-Id", name == "X-Generation-Id", name == "Retry-After", name == "Retry-After-Ms",
+			strings.HasPrefix(name, "X-Ratelimit-"), strings.HasPrefix(name, "Openai-"):
 			kept[name] = values
 		}
 	}
