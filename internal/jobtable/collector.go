@@ -24,20 +24,29 @@ type collector struct {
 	// if it is the beginning of a job ID.
 	requested, prefix string
 	found             Found
+	counts            []statusCount
 
 	now     int64
 	tenants map[string]*TenantJobs
+}
+
+type statusCount struct {
+	status string
+	n      int
 }
 
 func (c *collector) look(key listKey, r *Row) {
 	if !c.matchesID(r) || !c.search.matches(r) || !c.matchesLabels(r) {
 		return
 	}
+	c.count(r.Status)
+	if !c.search.wantsStatus(r.Status) {
+		return
+	}
 	if c.search.ByTenant {
 		c.countFor(key.tenant, r)
 		return
 	}
-	c.found.Total++
 	p := place{Created: r.Created, Kind: key.kind, Tenant: key.tenant, ID: r.ID}
 	if c.search.After != (place{}) && c.compare(p, c.search.After) <= 0 {
 		return
@@ -65,6 +74,26 @@ func (c *collector) matchesID(r *Row) bool {
 	ids := c.search.IDs
 	return len(ids) == 0 || slices.Contains(ids, r.ID) || r.task != "" && slices.Contains(ids, r.task) ||
 		r.ID == c.requested || c.prefix != "" && strings.HasPrefix(r.ID, c.prefix)
+}
+
+// count counts a job by its status word. The words are few, so a list is faster than a map.
+func (c *collector) count(status string) {
+	at := slices.IndexFunc(c.counts, func(s statusCount) bool { return s.status == status })
+	if at < 0 {
+		at, c.counts = len(c.counts), append(c.counts, statusCount{status: status})
+	}
+	c.counts[at].n++
+}
+
+// addCounts adds the counts by status to the result.
+func (c *collector) addCounts() {
+	c.found.ByStatus = make(map[string]int, len(c.counts))
+	for _, s := range c.counts {
+		c.found.ByStatus[s.status] = s.n
+		if c.search.wantsStatus(s.status) {
+			c.found.Total += s.n
+		}
+	}
 }
 
 // matchesLabels reports whether a row has all wanted labels. If a wanted label is missing from a

@@ -36,17 +36,22 @@ type Filter struct {
 // Unfinished is the Filter.Status of jobs that have not ended.
 const Unfinished = "unfinished"
 
-// matches reports whether a row fits every field except Kind, Tenant, Labels, IDs and Find. Erased
-// jobs never match.
+// matches reports whether a row fits every field except Kind, Tenant, Status, Labels, IDs and Find.
+// Erased jobs never match.
 func (f *Filter) matches(r *Row) bool {
 	switch {
-	case r.erased, f.Status == Unfinished && task.TerminalWord(r.Status), f.Status != "" && f.Status != Unfinished && r.Status != f.Status,
+	case r.erased,
 		f.CreatedFrom > 0 && r.Created < f.CreatedFrom, f.CreatedBefore > 0 && r.Created >= f.CreatedBefore,
 		f.UpdatedFrom > 0 && r.updated < f.UpdatedFrom, f.UpdatedBefore > 0 && r.updated >= f.UpdatedBefore,
 		!f.matchesWords(r):
 		return false
 	}
 	return true
+}
+
+// wantsStatus reports whether jobs with a status word match.
+func (f *Filter) wantsStatus(status string) bool {
+	return f.Status == "" || f.Status == status || f.Status == Unfinished && !task.TerminalWord(status)
 }
 
 func (f *Filter) matchesWords(r *Row) bool {

@@ -52,6 +52,7 @@ type FoundJob struct {
 	Key          string           `json:"key,omitempty"`
 	ErrorCode    string           `json:"error_code,omitempty"`
 	UpstreamTask string           `json:"task,omitempty"`
+	Progress     int              `json:"progress,omitempty"` // of a video, percent
 	Labels       publisher.Labels `json:"labels,omitempty"`
 }
 
@@ -65,10 +66,13 @@ func (f FoundJob) UpdatedAt() time.Time { return time.Unix(0, f.Updated) }
 type Found struct {
 	Jobs []FoundJob `json:"jobs"`
 	// Total is the number of matching jobs on all pages. If Maybe is not zero, Total is a minimum.
-	// The index lacks some labels of as many more jobs as Maybe counts, and these jobs may match
-	// too.
+	// The index lacks some labels of as many more jobs as Maybe counts, of any status, and these
+	// jobs may match too.
 	Total int `json:"total"`
 	Maybe int `json:"maybe,omitempty"`
+	// ByStatus counts the jobs of each status word that match the filter without its Status. Maybe
+	// applies to these jobs too. It is nil if a replica of an older version answered.
+	ByStatus map[string]int `json:"by_status,omitempty"`
 	// Since is the creation time of the newest evicted job in Unix nanoseconds, or 0. The index has
 	// every job created later.
 	Since int64 `json:"since,omitempty"`
@@ -86,6 +90,6 @@ func foundJob(p place, r *Row) FoundJob {
 	w := r.words()
 	return FoundJob{
 		place: p, Status: r.Status, Updated: r.updated,
-		Phase: w.phase, Route: w.route, Model: w.model, Upstream: w.upstream, Key: w.key, ErrorCode: w.code, UpstreamTask: r.task, Labels: r.labels,
+		Phase: w.phase, Route: w.route, Model: w.model, Upstream: w.upstream, Key: w.key, ErrorCode: w.code, UpstreamTask: r.task, Progress: int(r.progress), Labels: r.labels,
 	}
 }

@@ -1,6 +1,7 @@
 package jobtable
 
 import (
+	"strconv"
 	"strings"
 	"unique"
 
@@ -38,7 +39,9 @@ type facts struct {
 	shared  unique.Handle[words]
 	task    string // upstream task ID
 	labels  publisher.Labels
-	erased  bool // hidden from searches; the row remains as a place where a list can resume
+	// progress is that of a video in percent, at most 100.
+	progress uint8
+	erased   bool // hidden from searches; the row remains as a place where a list can resume
 }
 
 // words are facts with values that many jobs share, and retryOf, which few jobs have.
@@ -46,8 +49,10 @@ type words struct{ phase, route, model, upstream, key, code, retryOf string }
 
 func factsOf(s joblog.Summary) facts {
 	f := s.Facts
+	progress, _ := strconv.ParseUint(f.Progress, 10, 8) // empty for 0
 	return facts{
-		updated: s.Time.UnixNano(), task: strings.Clone(f.UpstreamTask), labels: publisher.Labels(strings.Clone(string(f.Labels))),
+		progress: uint8(progress),
+		updated:  s.Time.UnixNano(), task: strings.Clone(f.UpstreamTask), labels: publisher.Labels(strings.Clone(string(f.Labels))),
 		shared: unique.Make(words{f.Phase, f.Route, f.Model, f.Upstream, f.Key, f.ErrorCode, f.RetryOf}),
 	}
 }

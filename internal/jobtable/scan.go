@@ -32,6 +32,8 @@ func (x *Table) Search(ctx context.Context, s Search) (Found, error) {
 	}
 	if s.ByTenant {
 		c.rankTenants()
+	} else {
+		c.addCounts()
 	}
 	if len(c.found.Jobs) > s.Size {
 		c.found.Jobs, c.found.More = c.found.Jobs[:s.Size], true

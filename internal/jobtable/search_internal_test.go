@@ -63,9 +63,15 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 			s.CreatedFrom, s.CreatedBefore, s.UpdatedBefore = 3, 17, 38
 		}
 		var want []FoundJob
+		byStatus := map[string]int{}
+		anyStatus := s
+		anyStatus.Status = ""
 		for _, j := range all {
 			if s.wants(j) {
 				want = append(want, j)
+			}
+			if anyStatus.wants(j) {
+				byStatus[j.Status]++
 			}
 		}
 		slices.SortFunc(want, func(a, b FoundJob) int {
@@ -82,6 +88,9 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 			}
 			if found.Total != len(want) {
 				t.Fatalf("total %d, want %d", found.Total, len(want))
+			}
+			if !maps.Equal(found.ByStatus, byStatus) {
+				t.Fatalf("by status %v, want %v", found.ByStatus, byStatus)
 			}
 			if len(found.Jobs) > s.Size || found.More && len(found.Jobs) < s.Size {
 				t.Fatalf("a page of %d of %d jobs, more: %t", s.Size, len(found.Jobs), found.More)

@@ -58,6 +58,12 @@ func (p Jobs) Search(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv
 		NextPageToken: found.NextToken, Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)), CompleteSince: since(found),
 		TotalExact: found.Maybe == 0 && (found.Since == 0 || s.CreatedFrom > found.Since) && publisher.IsIndexed(m.GetModel()) && publisher.IsIndexed(m.GetId()),
 	}
+	if found.ByStatus != nil {
+		out.ByStatus = map[string]int64{}
+	}
+	for status, n := range found.ByStatus {
+		out.ByStatus[status] = int64(n)
+	}
 	for _, j := range found.Jobs {
 		out.Jobs = append(out.Jobs, summaryOf(j))
 	}
@@ -180,7 +186,7 @@ func summaryOf(j jobtable.FoundJob) *genbusv1.JobSummary {
 	labels, all := j.Labels.Map()
 	return &genbusv1.JobSummary{
 		Kind: string(j.Kind), Tenant: j.Tenant, Id: j.ID, Status: task.StatusOf(j.Status), Phase: task.PhaseOf(j.Phase), Model: j.Model, Route: j.Route,
-		Upstream: j.Upstream, UpstreamKey: j.Key, UpstreamTaskId: j.UpstreamTask, ErrorCode: j.ErrorCode, Labels: labels, MoreLabels: !all,
+		Upstream: j.Upstream, UpstreamKey: j.Key, UpstreamTaskId: j.UpstreamTask, ErrorCode: j.ErrorCode, Labels: labels, MoreLabels: !all, Progress: int32(j.Progress),
 		CreatedAt: timestamppb.New(j.CreatedAt()), UpdatedAt: timestamppb.New(j.UpdatedAt()),
 	}
 }
@@ -298,9 +304,10 @@ func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobRes
 
 func summaryOfEntry(e joblog.Entry) *genbusv1.JobSummary {
 	f, n := publisher.FactsOf(e.Job), e.Name()
+	video, _ := e.Job.(*genbusv1.VideoTask) // nil for a chat
 	return &genbusv1.JobSummary{
 		Kind: string(n.Kind), Tenant: n.Tenant, Id: n.ID, Status: e.Job.GetStatus(), Phase: e.Job.GetExecution().GetPhase(), Model: e.Job.GetModel(), Route: f.Route,
-		Upstream: f.Upstream, UpstreamKey: f.Key, UpstreamTaskId: f.UpstreamTask, ErrorCode: f.ErrorCode, Labels: e.Job.GetLabels(),
+		Upstream: f.Upstream, UpstreamKey: f.Key, UpstreamTaskId: f.UpstreamTask, ErrorCode: f.ErrorCode, Labels: e.Job.GetLabels(), Progress: video.GetProgress(),
 		CreatedAt: e.Job.GetCreatedAt(), UpdatedAt: e.Job.GetUpdatedAt(),
 	}
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,9 @@ func TestJobsAreFound(t *testing.T) {
 			if err != nil || got.GetTotal() != int64(len(row.want)) || !got.GetTotalExact() || got.GetCompleteSince() != nil || !got.GetAsOf().IsValid() {
 				t.Errorf("%v: %v, %v", row.m, got, err)
 			}
+		}
+		if got, err := r.Search(t.Context(), &genbusv1.ListJobsRequest{Kind: "video", Status: "failed"}); err != nil || !maps.Equal(got.GetByStatus(), map[string]int64{"completed": 1, "failed": 1}) {
+			t.Errorf("by status %v, %v", got.GetByStatus(), err)
 		}
 		for _, m := range []*genbusv1.GetJobRequest{
 			{Id: video.Job.GetId()}, {Id: video.Job.GetId(), Tenant: "acme", Kind: "video"}, {Id: videoOf(video).GetUpstreamTaskId()}, {Id: "film-1", Tenant: "acme"},

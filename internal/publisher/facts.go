@@ -35,6 +35,7 @@ type Facts struct {
 	Upstream, Key string
 	UpstreamTask  string // the upstream's ID for the task
 	ErrorCode     string
+	Progress      string // of a video in percent; empty for 0
 	Begun         string // start of the first submission or attempt, from Moment
 	RetryOf       string // ID of the job that this one repeats
 	Labels        Labels
@@ -55,6 +56,9 @@ func FactsOf(j task.Job) Facts {
 	}
 	if v, ok := j.(*genbusv1.VideoTask); ok {
 		f.UpstreamTask = v.GetUpstreamTaskId()
+		if p := v.GetProgress(); p > 0 {
+			f.Progress = strconv.Itoa(int(p))
+		}
 	}
 	if labels := j.GetLabels(); len(labels) > 0 {
 		f.Labels = labelsOf(labels, maxHead-len(f.head()))
@@ -161,10 +165,10 @@ type factField struct {
 
 // fields returns the facts of the head. The model name and the upstream ID come last, so that a
 // long one does not displace other facts.
-func (f *Facts) fields() [9]factField {
+func (f *Facts) fields() [10]factField {
 	return [...]factField{
 		{"phase", &f.Phase}, {"code", &f.ErrorCode}, {"route", &f.Route}, {"begun", &f.Begun}, {"upstream", &f.Upstream}, {"key", &f.Key},
-		{"retry", &f.RetryOf}, {"model", &f.Model}, {"task", &f.UpstreamTask},
+		{"progress", &f.Progress}, {"retry", &f.RetryOf}, {"model", &f.Model}, {"task", &f.UpstreamTask},
 	}
 }
 

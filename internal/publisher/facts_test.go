@@ -1,6 +1,7 @@
 package publisher_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func TestFactsAreReadBack(t *testing.T) {
 		name := rapid.StringMatching(`[A-Za-z0-9_-]{0,64}`)
 		labels := rapid.MapOfN(rapid.StringN(1, 20, 128), rapid.StringN(0, 20, 128), 0, 16).Draw(t, "labels")
 		v := &genbusv1.VideoTask{
-			Model: rapid.StringN(0, 60, 256).Draw(t, "model"), UpstreamTaskId: rapid.StringN(0, 60, 256).Draw(t, "task"), Labels: labels,
+			Model: rapid.StringN(0, 60, 256).Draw(t, "model"), UpstreamTaskId: rapid.StringN(0, 60, 256).Draw(t, "task"), Labels: labels, Progress: int32(rapid.IntRange(0, 100).Draw(t, "progress")),
 			Error:     &genbusv1.TaskError{Code: rapid.SampledFrom([]string{"", "deadline_exceeded"}).Draw(t, "code")},
 			Execution: &genbusv1.Execution{Phase: genbusv1.JobPhase_JOB_PHASE_SUBMITTED, Route: name.Draw(t, "route"), Upstream: name.Draw(t, "upstream"), UpstreamKey: name.Draw(t, "key")},
 		}
@@ -34,7 +35,7 @@ func TestFactsAreReadBack(t *testing.T) {
 		}
 		f := publisher.ParseFacts(header)
 		x := v.GetExecution()
-		if f.Phase != "submitted" || f.Route != x.GetRoute() || f.Upstream != x.GetUpstream() || f.Key != x.GetUpstreamKey() || f.ErrorCode != v.GetError().GetCode() {
+		if f.Phase != "submitted" || f.Route != x.GetRoute() || f.Upstream != x.GetUpstream() || f.Key != x.GetUpstreamKey() || f.ErrorCode != v.GetError().GetCode() || cmp.Or(f.Progress, "0") != fmt.Sprint(v.GetProgress()) {
 			t.Fatalf("%+v of %s", f, header)
 		}
 		if f.Model != "" && f.Model != v.GetModel() || f.UpstreamTask != "" && f.UpstreamTask != v.GetUpstreamTaskId() {

@@ -301,7 +301,10 @@ type ListJobsResponse struct {
 	// Unfinished jobs fall out of the index last.
 	CompleteSince *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=complete_since,json=completeSince,proto3" json:"complete_since,omitempty"`
 	// The answer includes all events of the log up to this time.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Number of jobs by status word that match the filter without its status. Exact like total.
+	// A missing status has none; empty if a replica of an older version answered.
+	ByStatus      map[string]int64 `protobuf:"bytes,7,rep,name=by_status,json=byStatus,proto3" json:"by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -378,6 +381,13 @@ func (x *ListJobsResponse) GetAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ListJobsResponse) GetByStatus() map[string]int64 {
+	if x != nil {
+		return x.ByStatus
+	}
+	return nil
+}
+
 // JobSummary is a job without its request and its result.
 type JobSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -410,7 +420,9 @@ type JobSummary struct {
 	// When the job was accepted.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Time of its latest event.
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Progress of a video in percent.
+	Progress      int32 `protobuf:"varint,16,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +560,13 @@ func (x *JobSummary) GetUpdatedAt() *timestamppb.Timestamp {
 		return x.UpdatedAt
 	}
 	return nil
+}
+
+func (x *JobSummary) GetProgress() int32 {
+	if x != nil {
+		return x.Progress
+	}
+	return 0
 }
 
 // GetJobRequest names a job.
@@ -1348,7 +1367,7 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\foldest_first\x18\x10 \x01(\bR\voldestFirst\x12\x1b\n" +
 	"\tpage_size\x18\x11 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x12 \x01(\tR\tpageToken\"\x90\x02\n" +
+	"page_token\x18\x12 \x01(\tR\tpageToken\"\x95\x03\n" +
 	"\x10ListJobsResponse\x12)\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x15.genbus.v1.JobSummaryR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
@@ -1356,7 +1375,11 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\vtotal_exact\x18\x04 \x01(\bR\n" +
 	"totalExact\x12A\n" +
 	"\x0ecomplete_since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteSince\x12/\n" +
-	"\x05as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xe2\x04\n" +
+	"\x05as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12F\n" +
+	"\tby_status\x18\a \x03(\v2).genbus.v1.ListJobsResponse.ByStatusEntryR\bbyStatus\x1a;\n" +
+	"\rByStatusEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xfe\x04\n" +
 	"\n" +
 	"JobSummary\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
@@ -1378,7 +1401,8 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x1a9\n" +
+	"updated_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x1a\n" +
+	"\bprogress\x18\x10 \x01(\x05R\bprogress\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"K\n" +
@@ -1472,7 +1496,7 @@ func file_genbus_v1_operator_job_proto_rawDescGZIP() []byte {
 }
 
 var file_genbus_v1_operator_job_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_genbus_v1_operator_job_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_genbus_v1_operator_job_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(WorkItemPlace_State)(0),      // 0: genbus.v1.WorkItemPlace.State
 	(*ListJobsRequest)(nil),       // 1: genbus.v1.ListJobsRequest
@@ -1486,52 +1510,54 @@ var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(*CancelJobResponse)(nil),     // 9: genbus.v1.CancelJobResponse
 	(*EraseJobRequest)(nil),       // 10: genbus.v1.EraseJobRequest
 	(*EraseJobResponse)(nil),      // 11: genbus.v1.EraseJobResponse
-	nil,                           // 12: genbus.v1.JobSummary.LabelsEntry
-	nil,                           // 13: genbus.v1.JobHistoryEvent.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(JobStatus)(0),                // 15: genbus.v1.JobStatus
-	(JobPhase)(0),                 // 16: genbus.v1.JobPhase
-	(*TaskError)(nil),             // 17: genbus.v1.TaskError
-	(*RoutePause)(nil),            // 18: genbus.v1.RoutePause
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*HeldJob)(nil),               // 20: genbus.v1.HeldJob
+	nil,                           // 12: genbus.v1.ListJobsResponse.ByStatusEntry
+	nil,                           // 13: genbus.v1.JobSummary.LabelsEntry
+	nil,                           // 14: genbus.v1.JobHistoryEvent.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(JobStatus)(0),                // 16: genbus.v1.JobStatus
+	(JobPhase)(0),                 // 17: genbus.v1.JobPhase
+	(*TaskError)(nil),             // 18: genbus.v1.TaskError
+	(*RoutePause)(nil),            // 19: genbus.v1.RoutePause
+	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*HeldJob)(nil),               // 21: genbus.v1.HeldJob
 }
 var file_genbus_v1_operator_job_proto_depIdxs = []int32{
-	14, // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
-	14, // 1: genbus.v1.ListJobsRequest.created_before:type_name -> google.protobuf.Timestamp
-	14, // 2: genbus.v1.ListJobsRequest.updated_after:type_name -> google.protobuf.Timestamp
-	14, // 3: genbus.v1.ListJobsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	15, // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
+	15, // 1: genbus.v1.ListJobsRequest.created_before:type_name -> google.protobuf.Timestamp
+	15, // 2: genbus.v1.ListJobsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	15, // 3: genbus.v1.ListJobsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	3,  // 4: genbus.v1.ListJobsResponse.jobs:type_name -> genbus.v1.JobSummary
-	14, // 5: genbus.v1.ListJobsResponse.complete_since:type_name -> google.protobuf.Timestamp
-	14, // 6: genbus.v1.ListJobsResponse.as_of:type_name -> google.protobuf.Timestamp
-	15, // 7: genbus.v1.JobSummary.status:type_name -> genbus.v1.JobStatus
-	16, // 8: genbus.v1.JobSummary.phase:type_name -> genbus.v1.JobPhase
-	12, // 9: genbus.v1.JobSummary.labels:type_name -> genbus.v1.JobSummary.LabelsEntry
-	14, // 10: genbus.v1.JobSummary.created_at:type_name -> google.protobuf.Timestamp
-	14, // 11: genbus.v1.JobSummary.updated_at:type_name -> google.protobuf.Timestamp
-	3,  // 12: genbus.v1.GetJobResponse.job:type_name -> genbus.v1.JobSummary
-	17, // 13: genbus.v1.GetJobResponse.error:type_name -> genbus.v1.TaskError
-	6,  // 14: genbus.v1.GetJobResponse.history:type_name -> genbus.v1.JobHistoryEvent
-	7,  // 15: genbus.v1.GetJobResponse.work_item:type_name -> genbus.v1.WorkItemPlace
-	14, // 16: genbus.v1.GetJobResponse.start_by:type_name -> google.protobuf.Timestamp
-	14, // 17: genbus.v1.GetJobResponse.end_by:type_name -> google.protobuf.Timestamp
-	18, // 18: genbus.v1.GetJobResponse.pause:type_name -> genbus.v1.RoutePause
-	14, // 19: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
-	19, // 20: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
-	15, // 21: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
-	16, // 22: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
-	14, // 23: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
-	13, // 24: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
-	0,  // 25: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
-	14, // 26: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
-	20, // 27: genbus.v1.WorkItemPlace.held:type_name -> genbus.v1.HeldJob
-	14, // 28: genbus.v1.WorkItemPlace.replica_heard_at:type_name -> google.protobuf.Timestamp
-	15, // 29: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	15, // 5: genbus.v1.ListJobsResponse.complete_since:type_name -> google.protobuf.Timestamp
+	15, // 6: genbus.v1.ListJobsResponse.as_of:type_name -> google.protobuf.Timestamp
+	12, // 7: genbus.v1.ListJobsResponse.by_status:type_name -> genbus.v1.ListJobsResponse.ByStatusEntry
+	16, // 8: genbus.v1.JobSummary.status:type_name -> genbus.v1.JobStatus
+	17, // 9: genbus.v1.JobSummary.phase:type_name -> genbus.v1.JobPhase
+	13, // 10: genbus.v1.JobSummary.labels:type_name -> genbus.v1.JobSummary.LabelsEntry
+	15, // 11: genbus.v1.JobSummary.created_at:type_name -> google.protobuf.Timestamp
+	15, // 12: genbus.v1.JobSummary.updated_at:type_name -> google.protobuf.Timestamp
+	3,  // 13: genbus.v1.GetJobResponse.job:type_name -> genbus.v1.JobSummary
+	18, // 14: genbus.v1.GetJobResponse.error:type_name -> genbus.v1.TaskError
+	6,  // 15: genbus.v1.GetJobResponse.history:type_name -> genbus.v1.JobHistoryEvent
+	7,  // 16: genbus.v1.GetJobResponse.work_item:type_name -> genbus.v1.WorkItemPlace
+	15, // 17: genbus.v1.GetJobResponse.start_by:type_name -> google.protobuf.Timestamp
+	15, // 18: genbus.v1.GetJobResponse.end_by:type_name -> google.protobuf.Timestamp
+	19, // 19: genbus.v1.GetJobResponse.pause:type_name -> genbus.v1.RoutePause
+	15, // 20: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
+	20, // 21: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
+	16, // 22: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
+	17, // 23: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
+	15, // 24: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
+	14, // 25: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
+	0,  // 26: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
+	15, // 27: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
+	21, // 28: genbus.v1.WorkItemPlace.held:type_name -> genbus.v1.HeldJob
+	15, // 29: genbus.v1.WorkItemPlace.replica_heard_at:type_name -> google.protobuf.Timestamp
+	16, // 30: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_job_proto_init() }
@@ -1548,7 +1574,7 @@ func file_genbus_v1_operator_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_job_proto_rawDesc), len(file_genbus_v1_operator_job_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
