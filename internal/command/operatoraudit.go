@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/plural"
+	"github.com/genbus/genbus/internal/operator/audit"
 )
 
 type auditCommand struct {
@@ -49,45 +48,17 @@ func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
 	var rows []string
 	for _, s := range m.GetRecords() {
 		r := s.GetRecord()
-		rows = append(rows, cells(moment(r.GetTime()), r.GetOperator(), r.GetAction(), auditTarget(r), auditOutcome(r), r.GetCode(), r.GetNewJobId(), r.GetRequestId()))
+		what := audit.Sentence(r)
+		if b := r.GetBulk(); b != nil {
+			what += fmt.Sprintf("; filter %s, token %s", errcode.Clip(b.GetFilter(), 80), b.GetToken())
+		}
+		rows = append(rows, cells(moment(r.GetTime()), what, audit.Outcome(r), r.GetCode(), r.GetRequestId()))
 	}
-	if err := p.table("TIME\tOPERATOR\tACTION\tOF\tOUTCOME\tCODE\tNEW JOB\tREQUEST", rows); err != nil {
+	if err := p.table("TIME\tACTION\tOUTCOME\tCODE\tREQUEST", rows); err != nil {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
 		return p.message(m, "More exist; see --limit.")
 	}
 	return nil
-}
-
-// auditTarget describes the target of an action.
-func auditTarget(r *genbusv1.AuditRecord) string {
-	switch {
-	case r.GetBulk() != nil:
-		return errcode.Clip(r.GetBulk().GetFilter(), 80) + " token " + r.GetBulk().GetToken()
-	case r.GetLetter() != 0:
-		return fmt.Sprint("dead letter ", r.GetLetter())
-	case r.GetRoute() != "":
-		return r.GetKind() + " route " + r.GetRoute()
-	case r.GetJobId() != "":
-		return r.GetJobId() + " of " + r.GetTenant()
-	}
-	return ""
-}
-
-func auditOutcome(r *genbusv1.AuditRecord) string {
-	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_BEGUN {
-		return "not known"
-	}
-	out := strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_"))
-	if r.GetJobs() > 0 {
-		out += ", " + plural.Count(r.GetJobs(), "job")
-	}
-	if b := r.GetBulk(); b.GetTotal() > 0 {
-		out += fmt.Sprintf(", %d of %d changed, %d failed", b.GetChanged(), b.GetTotal(), b.GetFailed())
-	}
-	if r.GetEdited() {
-		out += ", edited"
-	}
-	return out + endAndReason(r.GetUntil(), r.GetReason())
 }

@@ -176,7 +176,7 @@ func TestCountsOfOne(t *testing.T) {
 			Replicas: 1, Unfinished: 1, IndexAsOf: timestamppb.Now(), DeadLetters: &genbusv1.DeadLetterCounts{Other: 1, Rejected: 1},
 			Upstreams: []*genbusv1.UpstreamHealth{{Name: "up", Breaker: genbusv1.UpstreamState_BREAKER_OPEN, BreakersNotClosed: 1}},
 		}),
-		p.audit(&genbusv1.ListAuditRecordsResponse{Records: []*genbusv1.StoredAuditRecord{{Record: &genbusv1.AuditRecord{Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 1}}}}),
+		p.audit(&genbusv1.ListAuditRecordsResponse{Records: []*genbusv1.StoredAuditRecord{{Record: &genbusv1.AuditRecord{Action: "FailOrphans", Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 1}}}}),
 		p.deadLetter(&genbusv1.StoredDeadLetter{Letter: &genbusv1.DeadLetter{}, DataSize: 1}, false),
 		p.jobDetails(&genbusv1.GetJobResponse{WorkItem: &genbusv1.WorkItemPlace{Held: &genbusv1.HeldJob{
 			PollsFailed: 1, LastPollErrorAt: timestamppb.Now(), LastPollError: "status 503", CallsFailed: 1, LastCallErrorAt: timestamppb.Now(), LastCallError: "it was not reached",
@@ -185,7 +185,7 @@ func TestCountsOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1 job has not ended", " 1 other,", " 1 rejected request;", " 1 replica;", "(1 replica)", "done, 1 job ", " 1 byte\n"} {
+	for _, want := range []string{"1 job has not ended", " 1 other,", " 1 rejected request;", " 1 replica;", "(1 replica)", "failed 1 job of ", " 1 byte\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
