@@ -15,6 +15,14 @@ func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 	return m, nil
 }
 
+// ParseMessages returns the messages of a chat request, or nil if raw is not one.
+func ParseMessages(raw []byte) (messages []*genbusv1.ChatMessage) {
+	if checkObject(raw, lenient) == nil {
+		many(newCursor(FindMember(raw, "messages")), &messages, readMessage)
+	}
+	return messages
+}
+
 // ParseChunk is like ParseCompletion but parses one block of a streamed reply.
 func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 	if err := checkObject(raw, lenient); err != nil {

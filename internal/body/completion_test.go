@@ -241,3 +241,17 @@ func TestChunkJSONRefusesAMemberTwice(t *testing.T) {
 		t.Error("a chunk with choices twice is written")
 	}
 }
+
+// TestParseMessages checks that all roles and forms of content are read, and that nothing else is.
+func TestParseMessages(t *testing.T) {
+	t.Parallel()
+	got := ParseMessages([]byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hi"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"4"}]}`))
+	if len(got) != 3 || MessageText(got[0]) != "hi" || got[1].GetToolCalls()[0].GetFunction().GetName() != "f" || got[2].GetToolCallId() != "c" {
+		t.Errorf("%v", got)
+	}
+	for _, other := range []string{``, `[]`, `{"messages":`, `{}`, `{"messages":7}`, `{"messages":[7]}`} {
+		if got := ParseMessages([]byte(other)); got != nil {
+			t.Errorf("%s: %v", other, got)
+		}
+	}
+}

@@ -41,20 +41,20 @@ func TestActionsAreDone(t *testing.T) {
 	b.leads(chromedp.Click(chromedp.CSS("#cancel button"), chromedp.NodeVisible))
 	b.shows("The job was cancelled")
 	b.until("state", `document.querySelector(".headline").innerText.includes("cancelled")`)
-	b.record("CancelJob", job)
+	b.record("ops cancelled", job)
 
 	b.goTo("/console/routes")
 	b.click("#pause-video-sandbox-video summary")
 	b.leads(chromedp.Click(chromedp.CSS("#pause-video-sandbox-video button"), chromedp.NodeVisible))
 	b.shows("The route is paused")
 	b.shows("by ops")
-	b.record("PauseRoute", "sandbox-video")
+	b.record("ops paused route", "sandbox-video")
 	b.goTo("/console")
 	b.shows("sandbox-video since")
 	b.goTo("/console/routes")
 	b.leads(chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)))
 	b.shows("The route is running again")
-	b.record("ResumeRoute", "sandbox-video")
+	b.record("ops resumed route", "sandbox-video")
 }
 
 // TestABulkAction proves that a bulk cancel covers exactly the listed jobs, shows its progress and
@@ -78,7 +78,7 @@ func TestABulkAction(t *testing.T) {
 	b.leads(chromedp.Click(chromedp.CSS("main form button")))
 	b.shows("2 of 2 done")
 	b.shows("The action has ended.")
-	b.record("CancelJobs", "")
+	b.record("ops cancelled 2 of 2 jobs", "")
 	b.goTo(other)
 	b.until("job of another tenant", `!document.querySelector(".headline").innerText.includes("cancelled")`)
 	b.goTo(job)
@@ -136,7 +136,7 @@ func TestTwoClicksAreOneAction(t *testing.T) {
 	if n := drops.Load(); n != 1 {
 		t.Errorf("it was sent %d times", n)
 	}
-	b.record("DropDeadLetter", "letter "+seq)
+	b.record("ops dropped dead letter", "letter "+seq)
 }
 
 // TestByKeyboardAlone proves that the search, the content and an action can be reached and used

@@ -98,7 +98,7 @@ func (d *demo) views() []view {
 		{"streams", "/console/streams", "GENBUS_TASKS"},
 		{"count", "/console/bulk?do=redrive", "At stake"},
 		{"bodies", d.finished + "/bodies", "paper boat"},
-		{"audit", "/console/audit", "PauseRoute"},
+		{"audit", "/console/audit", "paused route"},
 		{"try", "/console/try", "talk-mini"},
 		{"login", "/console/login", "Operator key"},
 	}

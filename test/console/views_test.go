@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -44,6 +45,36 @@ func TestEveryViewIsShown(t *testing.T) {
 			t.Errorf("%s says %s", v.name, alert)
 		}
 		b.fits(v.name)
+	}
+}
+
+// TestAJobIsOneLine proves that the header and each job in the list take one line, with the whole
+// job ID, and that a phone shows the ID and the menu too.
+func TestAJobIsOneLine(t *testing.T) {
+	t.Parallel()
+	d, b := startDemo(t)
+	b.goTo("/console/jobs")
+	b.shows("film-2")
+	for _, width := range widths {
+		b.size(width)
+		if tall := eval[float64](b, `document.querySelector("header").offsetHeight`); tall > 50 {
+			t.Errorf("the header is %v high at a width of %d", tall, width)
+		}
+		if cut := eval[int](b, `[...document.querySelectorAll("tbody .id")].filter((a) => a.getClientRects().length !== 1 || a.innerText !== a.href.split("/").pop() || a.getBoundingClientRect().right > innerWidth).length`); cut > 0 {
+			t.Errorf("%d IDs are cut or broken at a width of %d", cut, width)
+		}
+		if tall := eval[float64](b, `Math.max(...[...document.querySelectorAll("tbody tr")].map((r) => r.offsetHeight))`); width == 1280 && tall > 34 {
+			t.Errorf("a row is %v high", tall)
+		}
+	}
+	b.size(widths[0])
+	b.click("header .opener")
+	b.leads(chromedp.Click(chromedp.CSS("nav a[href='/console/audit']"), chromedp.NodeVisible))
+	b.shows("ops paused route video/clips")
+	b.goTo(d.finished)
+	b.until("title", `document.title === "`+idOf(d.finished)+` · genbus" && document.querySelector("h1").innerText.includes("`+idOf(d.finished)+`")`)
+	if shape := eval[float64](b, `(({ width, height }) => width / height)(document.getElementById("video").getBoundingClientRect())`); shape < 1.77 || shape > 1.78 {
+		t.Errorf("the video is %v times as wide as high", shape)
 	}
 }
 

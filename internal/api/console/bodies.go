@@ -10,24 +10,39 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/grpcstatus"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // bodiesPage shows a job's request and a chat's reply. Every view is recorded.
 type bodiesPage struct {
 	*genbusv1.GetJobBodiesResponse
-	Kind, Tenant, ID string
-	// Request and Reply are indented JSON. Text is the reply's text.
-	Request, Reply, Text string
+	Job   *genbusv1.JobSummary
+	Ended bool
+	// Request and Reply are indented JSON.
+	Request, Reply string
+	// Messages are those of a chat's request and reply.
+	Messages []*genbusv1.ChatMessage
 }
 
+func (p bodiesPage) heading() string { return p.Job.GetId() }
+
 func loadBodies(ctx context.Context, c *Console, r *query) (any, error) {
-	p := bodiesPage{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), ID: r.PathValue("id")}
-	out, err := c.api.GetJobBodies(ctx, &genbusv1.GetJobBodiesRequest{Kind: p.Kind, Tenant: p.Tenant, Id: p.ID})
+	kind, tenant, id := r.PathValue("kind"), r.PathValue("tenant"), r.PathValue("id")
+	out, err := c.api.GetJobBodies(ctx, &genbusv1.GetJobBodiesRequest{Kind: kind, Tenant: tenant, Id: id})
 	if err != nil {
 		return nil, err
 	}
-	p.GetJobBodiesResponse = out
-	p.Request, p.Reply, p.Text = reindent(out.GetRequestJson()), reindent(out.GetReplyJson()), textOf(out.GetReplyJson())
+	job, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: kind, Tenant: tenant, Id: id})
+	if err != nil {
+		return nil, err
+	}
+	p := bodiesPage{
+		GetJobBodiesResponse: out, Job: job.GetJob(), Ended: ended(job.GetJob().GetStatus()),
+		Request: reindent(out.GetRequestJson()), Reply: reindent(out.GetReplyJson()),
+	}
+	if kind == string(subject.Chat) {
+		p.Messages = append(body.ParseMessages(out.GetRequestJson()), replies(out.GetReplyJson())...)
+	}
 	return p, nil
 }
 
@@ -62,19 +77,30 @@ func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-// textOf returns the text of a reply's choices, or an empty string if raw is not a reply.
-func textOf(raw []byte) string {
+// replies returns the messages of a reply's choices, or nil if raw is not a reply.
+func replies(raw []byte) (messages []*genbusv1.ChatMessage) {
 	reply, err := body.ParseCompletion(raw)
 	if err != nil {
-		return ""
+		return nil
 	}
-	var all []string
 	for _, choice := range reply.GetChoices() {
-		if text := body.MessageText(choice.GetMessage()); text != "" {
-			all = append(all, text)
-		}
+		messages = append(messages, choice.GetMessage())
 	}
-	return strings.Join(all, "\n\n")
+	return messages
+}
+
+// speaker returns the CSS class of a role. Vendors may have other roles than these.
+func speaker(role string) string {
+	switch role {
+	case "system", "developer":
+		return "system"
+	case "user", "tool":
+		return role
+	case "function":
+		return "tool"
+	default:
+		return "assistant"
+	}
 }
 
 // retryJob retries a job. If the form contains an edited request, retryJob uses that.

@@ -61,7 +61,7 @@ func bulkFilters(do string) []string {
 }
 
 // bulkView is the page that shows how many items an action would affect and offers to run it.
-var bulkView = view{"bulk", "Bulk action", "bulk", loadBulk, false}
+var bulkView = view{"bulk", "Bulk actions", "bulk", loadBulk, false}
 
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
 	if err := r.only(append([]string{"do", "tasks"}, bulkFilters(r.get("do"))...)...); err != nil {
@@ -141,7 +141,7 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	}
 	data := newBulkPage(q)
 	data.mark = rand.Text()
-	p := page{Title: "Bulk action", Version: c.Version, Nav: "bulk", Viewer: who, URL: r.URL, Data: data}
+	p := page{Title: "Bulk actions", Version: c.Version, Nav: "bulk", Viewer: who, URL: r.URL, Data: data}
 	stream, err := c.startBulk(withKey(r.Context(), who), q, false)
 	if err == nil {
 		data.BulkProgress, err = stream.Recv()
@@ -159,7 +159,7 @@ func (c *Console) runBulk(w http.ResponseWriter, r *http.Request) {
 	out := flusher{w: w, rc: http.NewResponseController(w)}
 	err = out.write(before)
 	for err == nil {
-		if err = out.write(c.render("bulkrun", "progress", p)); err != nil {
+		if err = out.write(c.render("bulkrun", "step", p)); err != nil {
 			break
 		}
 		if data.BulkProgress, err = stream.Recv(); err == nil {

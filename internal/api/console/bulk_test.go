@@ -68,7 +68,7 @@ func TestABulkActionIsCountedAndRun(t *testing.T) {
 			t.Errorf("job %s of %s is %v", j.id, j.tenant, got)
 		}
 	}
-	if a := ops.get("/console/audit"); strings.Count(a.body, "<td>CancelJobs</td>") != 2 || !strings.Contains(a.body, "1 of 1 changed") {
+	if a := ops.get("/console/audit"); !strings.Contains(plain(a.body), "ops cancelled 1 of 1 job") || !strings.Contains(plain(a.body), "ops cancelled 0 of 0 jobs") {
 		t.Errorf("the audit: %s", a.body)
 	}
 }
@@ -219,8 +219,11 @@ func TestSubmitAgain(t *testing.T) {
 	if a := b.post(job+"/retry", url.Values{"request": {`{"model":`}, "idempotency_key": {"odd"}}); a.status != http.StatusBadRequest {
 		t.Errorf("what is no JSON: %d %s", a.status, a.body)
 	}
-	if audit := b.get("/console/audit").body; !strings.Contains(audit, "<td>GetJobBodies</td>") || !strings.Contains(audit, "<td>RetryJob</td>") || strings.Count(audit, "</span> edited") != 2 {
-		t.Errorf("not recorded: %s", audit)
+	audit := plain(b.get("/console/audit").body)
+	for text, n := range map[string]int{"local read the request of ": 1, " of default as video_": 2, " with an edited request": 2} {
+		if strings.Count(audit, text) != n {
+			t.Errorf("%q is not recorded %d times: %s", text, n, audit)
+		}
 	}
 }
 
@@ -271,8 +274,28 @@ func TestAChatIsShown(t *testing.T) {
 			t.Errorf("%q", names)
 		}
 		b.open(path + "/events").Rest()
-		if audit := b.get("/console/audit").body; strings.Count(audit, "<td>GetJobBodies</td>") != 1 {
+		if audit := plain(b.get("/console/audit").body); strings.Count(audit, "read the request and reply of") != 1 {
 			t.Errorf("two looks within ten minutes are not recorded once: %s", audit)
+		}
+	}
+}
+
+// TestAConversationIsShown checks that a chat's messages, reasoning and tool calls are shown as
+// text, and that its request can be edited only when it has ended.
+func TestAConversationIsShown(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t, func(c *config.Config) { c.OperatorsReadBodies = true }, keepRequests)
+	id := w.SubmitChat("")
+	path := "/console/jobs/chat/default/" + id + "/bodies"
+	b := newBrowser(w)
+	if a := b.get(path); strings.Contains(a.body, `id="edit"`) || !strings.Contains(a.body, `<li class="user">`) || !strings.Contains(a.body, "<title>"+id+" ") {
+		t.Errorf("before its end: %s", a.body)
+	}
+	w.EndChat(w.StartChat("default", id), `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"<b>four</b>","reasoning_content":"2+2","tool_calls":[{"id":"c1","type":"function","function":{"name":"add","arguments":"{\"a\":2}"}}]}}]}`, 0)
+	a := b.get(path)
+	for _, want := range []string{`<li class="assistant">`, `<div class="text">&lt;b&gt;four&lt;/b&gt;</div>`, `>2&#43;2</div>`, `calls <code>add</code> as <code>c1</code>`, `{&#34;a&#34;:2}</pre>`, `id="edit"`} {
+		if !strings.Contains(a.body, want) {
+			t.Errorf("no %s in %s", want, a.body)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -234,16 +235,22 @@ func TestActions(t *testing.T) {
 			t.Errorf("%s once more: %d %s", s.path, a.status, a.body)
 		}
 	}
-	audit := ops.get("/console/audit").body
-	if !strings.Contains(audit, " (&lt;repair&gt;)") {
-		t.Error("the reason is not recorded")
-	}
-	for _, action := range []string{"CancelJob", "DropDeadLetter", "RedriveDeadLetter", "AttachUpstreamTask", "PauseRoute", "ResumeRoute", "EraseJob"} {
-		if !strings.Contains(audit, "<td>ops</td><td>"+action+"</td>") {
-			t.Errorf("%s is not recorded", action)
+	page := ops.get("/console/audit").body
+	for _, action := range []string{
+		"ops cancelled " + id + " of acme", fmt.Sprint("ops dropped dead letter ", letters[0]), fmt.Sprintf("ops submitted dead letter %d again as video_", letters[1]),
+		fmt.Sprintf("ops attached upstream task up_9 of dead letter %d as video_", letters[2]), "ops paused route video/sandbox-video until ", " UTC: <repair>",
+		"ops resumed route video/sandbox-video", "ops erased " + id + " of acme", "ops tried to erase " + id + " of acme",
+	} {
+		if !strings.Contains(plain(page), action) {
+			t.Errorf("%q is not recorded", action)
 		}
 	}
-	if strings.Contains(audit, "GetDeadLetter") {
+	for _, link := range []string{job, letter(1), "/console/routes"} {
+		if !strings.Contains(page, `<a href="`+link+`">`) {
+			t.Errorf("the audit has no link to %s", link)
+		}
+	}
+	if strings.Contains(plain(page), "read the request in") {
 		t.Error("a look at a dead letter without its request is recorded")
 	}
 }
@@ -362,14 +369,44 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
+// TestTabsCount checks that the tabs of the job list count the jobs of each status and keep the
+// other filters.
+func TestTabsCount(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	ended(w)
+	w.StartVideo("default", w.CreateVideo())
+	w.CreateVideo()
+	b := newBrowser(w)
+	tabs := func(query string) string {
+		body := b.get("/console/jobs" + query).body
+		_, body, _ = strings.Cut(body, `<nav class="tabs"`)
+		body, _, _ = strings.Cut(body, "</nav>")
+		return body
+	}
+	const want = `>All 3Unfinished 2Queued 1In progress 1Completed 1Failed 0Cancelled 0`
+	w.Await("counts", func() bool { return strings.HasSuffix(plain(tabs("?status=completed")), want) })
+	if got := tabs("?status=completed&tenant=default&page_token="); !strings.Contains(got, `href="/console/jobs?status=failed&amp;tenant=default"`) || !strings.Contains(got, `href="/console/jobs?status=completed&amp;tenant=default" aria-current`) {
+		t.Error(got)
+	}
+	if got := plain(tabs("?tenant=none")); strings.Contains(got, "All 3") || !strings.Contains(got, "All 0") {
+		t.Error(got)
+	}
+	if page := b.get("/console/jobs?tenant=default").body; !strings.Contains(page, "cancel 2 unfinished jobs") || !strings.Contains(page, `<progress max="100" value="40"`) {
+		t.Errorf("no bulk action or progress: %s", page)
+	}
+}
+
 // TestAWrongFilterStays checks that the form keeps an invalid filter next to its error.
 func TestAWrongFilterStays(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(apitest.New(t))
 	for path, want := range map[string]string{
 		"/jobs?label=team&model=film-2":        `name="model" value="film-2"`,
+		"/jobs?label=team&route=gone":          `<option selected>gone</option>`,
 		"/audit?page_token=x&operator=ops":     `name="operator" value="ops"`,
-		"/decisions?page_token=x&code=invalid": `name="code" list="codes" value="invalid"`,
+		"/decisions?page_token=x&code=invalid": `name="code" value="invalid"`,
 	} {
 		if a := b.get("/console" + path); a.status != http.StatusBadRequest || !strings.Contains(a.body, `class="error"`) || !strings.Contains(a.body, want) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)

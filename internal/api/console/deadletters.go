@@ -27,6 +27,10 @@ type decisionPage struct {
 	Stakes stakes
 }
 
+func (p decisionPage) heading() string {
+	return "Dead letter " + strconv.FormatUint(p.GetSequence(), 10)
+}
+
 // loadDecision reads a dead letter without its request. The request contains a prompt, and reading
 // it would be recorded.
 func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {

@@ -28,6 +28,11 @@ func when(t *timestamppb.Timestamp) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"))) //nolint:gosec // digits only
 }
 
+// since formats a time whose age the browser shows, without "ago".
+func since(t *timestamppb.Timestamp) template.HTML {
+	return template.HTML(strings.Replace(string(when(t)), "<time", `<time class="since"`, 1)) //nolint:gosec // from when
+}
+
 // clock formats the time of day with milliseconds. It is for events, whose order matters.
 func clock(t *timestamppb.Timestamp) template.HTML {
 	if t == nil || !t.IsValid() {
@@ -37,7 +42,7 @@ func clock(t *timestamppb.Timestamp) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time class="clock" datetime="%s" title="%s UTC">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"), at.Format("15:04:05.000"))) //nolint:gosec // digits only
 }
 
-// span formats a duration. Longer durations are rounded more coarsely.
+// span formats a duration like the browser does. Longer durations are rounded more coarsely.
 func span(d *durationpb.Duration) string {
 	if d == nil {
 		return "–"
@@ -45,14 +50,20 @@ func span(d *durationpb.Duration) string {
 	return spanOf(d.AsDuration())
 }
 
+const day = 24 * time.Hour
+
 func spanOf(d time.Duration) string {
 	switch {
 	case d < time.Second:
-		return d.Round(time.Millisecond).String()
+		return fmt.Sprintf("%d ms", d.Milliseconds())
 	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
 	default:
-		return d.Round(time.Second).String()
+		return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
 	}
 }
 
@@ -69,6 +80,9 @@ func tone(s genbusv1.JobStatus) string {
 		return "idle"
 	}
 }
+
+// words replaces the underscores of a status or phase word.
+func words(word string) string { return strings.ReplaceAll(word, "_", " ") }
 
 // enum returns the name of an enum value as lower-case words, without its prefix.
 func enum(v fmt.Stringer, prefix string) string {
@@ -106,14 +120,6 @@ func rate(calls, failed uint64) string {
 // type.
 func form(n any, one, many string) string {
 	return plural.Form(reflect.ValueOf(n).Convert(reflect.TypeFor[int64]()).Int(), one, many)
-}
-
-func short(id string) string {
-	const most = 22
-	if len(id) <= most {
-		return id
-	}
-	return strings.ToValidUTF8(id[:most], "") + "…"
 }
 
 // indented formats a message as JSON. It indents the JSON itself because protojson deliberately

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/task"
 )
 
 const jobsPageSize = 50
@@ -30,9 +32,50 @@ func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
 	return c.api.ListJobs(ctx, m)
 }
 
+// tab is a link to the list of jobs with one status.
+type tab struct {
+	Status, Title string
+	// Jobs is the number of matching jobs, if Counted.
+	Jobs    int64
+	Counted bool
+}
+
+// Tabs returns a tab for each status of the job list, with the other filters of the page.
+func (p page) Tabs() []tab {
+	tabs := []tab{
+		{Title: "All"}, {Status: "unfinished", Title: "Unfinished"}, {Status: "queued", Title: "Queued"}, {Status: "in_progress", Title: "In progress"},
+		{Status: "completed", Title: "Completed"}, {Status: "failed", Title: "Failed"}, {Status: "cancelled", Title: "Cancelled"},
+	}
+	jobs, ok := p.Data.(*genbusv1.ListJobsResponse)
+	for i, t := range tabs {
+		tabs[i].Counted = ok && (len(jobs.GetByStatus()) > 0 || jobs.GetTotal() == 0)
+		for status, n := range jobs.GetByStatus() {
+			if t.Status == "" || t.Status == status || t.Status == "unfinished" && !task.TerminalWord(status) {
+				tabs[i].Jobs += n
+			}
+		}
+	}
+	return tabs
+}
+
+// unfinished returns the number of matching jobs that have not ended.
+func unfinished(m *genbusv1.ListJobsResponse) (sum int64) {
+	for status, n := range m.GetByStatus() {
+		if !task.TerminalWord(status) {
+			sum += n
+		}
+	}
+	return sum
+}
+
 // Filtered reports whether the job list is filtered.
 func (p page) Filtered() bool {
 	return slices.ContainsFunc(filters, func(name string) bool { return p.Query(name) != "" })
+}
+
+// FilteredMore reports whether a filter is set that the job list shows only on request.
+func (p page) FilteredMore() bool {
+	return slices.ContainsFunc([]string{"kind", "phase", "upstream_key", "id", "label", "created_after", "created_before", "order"}, func(name string) bool { return p.Query(name) != "" })
 }
 
 // jobsRequest converts the query parameters of a page to an API request.
@@ -78,6 +121,14 @@ func readTime(text string) (t time.Time, ok bool) {
 	return t, false
 }
 
+// took formats how long a job took or, while it runs, has taken. The browser computes the latter.
+func took(j *genbusv1.JobSummary) template.HTML {
+	if ended(j.GetStatus()) {
+		return template.HTML(spanOf(j.GetUpdatedAt().AsTime().Sub(j.GetCreatedAt().AsTime()))) //nolint:gosec // digits and units
+	}
+	return since(j.GetCreatedAt())
+}
+
 type jobPage struct {
 	*genbusv1.GetJobResponse
 	Timeline timeline
@@ -87,6 +138,8 @@ type jobPage struct {
 	// TraceURL is the address of the job's trace. It is empty if no tracing UI is configured.
 	TraceURL string
 }
+
+func (p jobPage) heading() string { return p.GetJob().GetId() }
 
 func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
 	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), Id: r.PathValue("id")})

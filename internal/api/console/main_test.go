@@ -1,9 +1,11 @@
 package console_test
 
 import (
+	"html"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,6 +84,11 @@ func (b *browser) do(r *http.Request) answer {
 	}
 	return answer{status: res.StatusCode, header: res.Header, location: res.Header.Get("Location"), body: string(body)}
 }
+
+var tag = regexp.MustCompile(`<[^>]*>`)
+
+// plain returns the text of a page.
+func plain(page string) string { return html.UnescapeString(tag.ReplaceAllString(page, "")) }
 
 func (b *browser) get(path string, headers ...string) answer {
 	b.w.T.Helper()

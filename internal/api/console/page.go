@@ -29,17 +29,23 @@ type page struct {
 	// Err explains missing Data or a failed action. Done describes a completed action.
 	Err, Done string
 	// Live reports whether the page is kept up to date.
-	Live    bool
+	Live bool
+	// Names are offered as values of filters.
+	Names   names
 	Version string
 }
 
 // Query returns a parameter of the page's address.
 func (p page) Query(name string) string { return p.URL.Query().Get(name) }
 
-// With returns the page's address with one parameter changed.
+// With returns the page's address with one parameter changed. It begins at the first page of a
+// list, unless the parameter is a page token.
 func (p page) With(name, value string) string {
 	q := p.URL.Query()
-	q.Set(name, value)
+	q.Del("page_token")
+	if q.Set(name, value); value == "" {
+		q.Del(name)
+	}
 	q.Del("done")
 	return p.URL.Path + "?" + q.Encode()
 }
@@ -126,7 +132,7 @@ var done = map[string]string{
 	"cancelled": "The job was cancelled, unless it had already ended.",
 	"erased":    "The job was erased.",
 	"retried":   "The request was submitted again as this job.",
-	"redriven":  "The request was sent again as this job.",
+	"redriven":  "The request was submitted again as this job.",
 	"found":     "The upstream has the task. Attach it without an ID; genbus looks it up again.",
 	"unseen":    "The upstream does not find the task now. It may still exist.",
 	"unknown":   "The upstream did not say whether it has the task: it did not answer, or its answer is about another task.",

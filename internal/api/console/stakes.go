@@ -41,6 +41,6 @@ func stakesOf(l *genbusv1.StoredDeadLetter) stakes {
 
 // deadLetterCodes are the error codes that the list of dead letters offers as filters. Dead letters
 // with these codes need the most care.
-var deadLetterCodes = []errcode.Code{
-	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
+var deadLetterCodes = []string{
+	string(errcode.SubmissionUnknown), string(errcode.OrphanedSubmission), string(errcode.UpstreamRemoved), string(errcode.Poisoned), string(errcode.InvalidRequest),
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/operator/audit"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -43,6 +45,15 @@ var functions = template.FuncMap{
 	"span":          span,
 	"statusWord":    task.StatusWord,
 	"phaseWord":     task.PhaseWord,
+	"words":         words,
+	"took":          took,
+	"unfinished":    unfinished,
+	"speaker":       speaker,
+	"messageText":   body.MessageText,
+	"sentence":      sentence,
+	"outcome":       audit.Outcome,
+	"actions":       audit.Actions,
+	"errorCodes":    errorCodes,
 	"tone":          tone,
 	"enum":          enum,
 	"size":          size,
@@ -64,11 +75,10 @@ var functions = template.FuncMap{
 	"sparkEnded":    func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetEnded) },
 	"sparkFailed":   func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetFailed) },
 
-	"short":   short,
 	"trimmed": strings.TrimPrefix,
 	"menu":    func() []entry { return menu },
 	"list":    func(values ...string) []string { return values },
-	"codes":   func() []errcode.Code { return deadLetterCodes },
+	"codes":   func() []string { return deadLetterCodes },
 }
 
 type entry struct{ Nav, Path, Title string }
@@ -76,7 +86,7 @@ type entry struct{ Nav, Path, Title string }
 var menu = []entry{
 	{"overview", "", "Overview"},
 	{"jobs", "/jobs", "Jobs"},
-	{"decisions", "/decisions", "Decisions"},
+	{"decisions", "/decisions", "Dead letters"},
 	{"routes", "/routes", "Routes"},
 	{"upstreams", "/upstreams", "Upstreams"},
 	{"tenants", "/tenants", "Tenants"},

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"slices"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -14,7 +15,9 @@ const timelineWidth = 1000.0
 type timeline struct {
 	Bars  []bar
 	Marks []mark
-	Total string
+	// Legend has the phases in their first order, each with its time in all.
+	Legend []bar
+	Total  string
 }
 
 // bar is a period in one phase.
@@ -55,8 +58,17 @@ func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
 		b := &t.Bars[len(t.Bars)-1]
 		b.Width = max(at(end)-b.X, 0) // the clocks of two replicas may differ
 	}
-	for i := range t.Bars {
-		t.Bars[i].Span = spanOf(time.Duration(t.Bars[i].Width / timelineWidth * float64(total)))
+	for i, b := range t.Bars {
+		t.Bars[i].Span = spanOf(time.Duration(b.Width / timelineWidth * float64(total)))
+		at := slices.IndexFunc(t.Legend, func(l bar) bool { return l.Phase == b.Phase })
+		if at < 0 {
+			at, t.Legend = len(t.Legend), append(t.Legend, bar{Phase: b.Phase})
+		}
+		t.Legend[at].Width += b.Width
+		t.Legend[at].Span = spanOf(time.Duration(t.Legend[at].Width / timelineWidth * float64(total)))
+	}
+	if last := len(t.Legend) - 1; task.TerminalWord(t.Legend[last].Phase) {
+		t.Legend = t.Legend[:last] // takes no time
 	}
 	t.Total = spanOf(total)
 	return t

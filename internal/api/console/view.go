@@ -43,13 +43,16 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 }
 
 func (c *Console) load(ctx context.Context, q *query, who viewer, v view) (page, int) {
-	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: q.URL, Live: v.live, Done: done[q.get("done")]}
+	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: q.URL, Live: v.live, Done: done[q.get("done")], Names: namesIn(c.Config.Now())}
 	ctx, cancel := context.WithTimeout(withKey(ctx, who), loadTimeout)
 	defer cancel()
 	var err error
 	if p.Data, err = v.load(ctx, c, q); err != nil {
 		p.Err, p.Data = explain(err), nil
 		return p, errcode.MeaningOf(errcodeOf(err)).HTTP
+	}
+	if d, ok := p.Data.(interface{ heading() string }); ok {
+		p.Title = d.heading()
 	}
 	return p, http.StatusOK
 }

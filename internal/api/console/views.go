@@ -22,7 +22,7 @@ var views = map[string]view{
 	"/jobs/{kind}/{tenant}/{id}":        {"job", "Job", "jobs", loadJob, true},
 	"/jobs/{kind}/{tenant}/{id}/bodies": {"bodies", "Request and reply", "jobs", loadBodies, false},
 	"/bulk":                             bulkView,
-	"/decisions":                        {"decisions", "Needs a decision", "decisions", loadDecisions, true},
+	"/decisions":                        {"decisions", "Dead letters", "decisions", loadDecisions, true},
 	"/decisions/{sequence}":             {"decision", "Dead letter", "decisions", loadDecision, true},
 	"/routes":                           {"routes", "Routes", "routes", loadRoutes, true},
 	"/upstreams":                        {"upstreams", "Upstreams and keys", "upstreams", loadUpstreams, true},

@@ -15,7 +15,8 @@ function ago(at) {
 function sayAgo(root) {
   for (const t of root.querySelectorAll("time:not(.clock)")) {
     if (!t.title) t.title = `${t.textContent} UTC`;
-    const text = ago(Date.parse(t.dateTime));
+    let text = ago(Date.parse(t.dateTime));
+    if (t.classList.contains("since")) text = text.replace(" ago", "").replace("now", "0 s");
     if (t.textContent !== text) t.textContent = text;
   }
 }
