@@ -9,11 +9,12 @@ import (
 	"sync"
 
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/style"
 )
 
 // Site serves the documents and the page. It builds each on its first request and keeps it.
 type Site struct {
-	openAPI, asyncAPI, descriptors, page http.Handler
+	openAPI, asyncAPI, descriptors, page, icon http.Handler
 }
 
 // NewSite returns the site for o.
@@ -38,6 +39,7 @@ func NewSite(o Options) *Site {
 			f.header.Set("Referrer-Policy", "no-referrer")
 			return f, err
 		}),
+		icon: lazy(func() (*file, error) { return newFile("image/svg+xml", []byte(style.Icon)), nil }),
 	}
 }
 
@@ -52,6 +54,9 @@ func (s *Site) Descriptors() http.Handler { return s.descriptors }
 
 // Page serves the page that shows both documents. It requests them from its own folder.
 func (s *Site) Page() http.Handler { return s.page }
+
+// Icon serves the icon of the pages.
+func (s *Site) Icon() http.Handler { return s.icon }
 
 // file is a body with its headers.
 type file struct {

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"path"
+
+	"github.com/genbus/genbus/internal/style"
 )
 
 type assets map[string]asset
@@ -19,6 +21,8 @@ var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "
 
 func readAssets() (assets, error) {
 	all := assets{}
+	all.add("style.css", []byte(style.Sheet))
+	all.add("icon.svg", []byte(style.Icon))
 	entries, err := fs.ReadDir(files, "static")
 	if err != nil {
 		return nil, err
@@ -28,10 +32,14 @@ func readAssets() (assets, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(body)
-		all[e.Name()] = asset{body: body, contentType: contentTypes[path.Ext(e.Name())], version: hex.EncodeToString(sum[:8])}
+		all.add(e.Name(), body)
 	}
 	return all, nil
+}
+
+func (a assets) add(name string, body []byte) {
+	sum := sha256.Sum256(body)
+	a[name] = asset{body: body, contentType: contentTypes[path.Ext(name)], version: hex.EncodeToString(sum[:8])}
 }
 
 // url returns the URL of a file. The URL changes when the file does.

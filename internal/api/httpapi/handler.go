@@ -121,6 +121,7 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.mux.Handle("GET "+pathDescriptors, site.Descriptors())
 	h.mux.HandleFunc("GET "+pathProto, serveProto)
 	h.mux.Handle("GET "+pathDocs, site.Page())
+	h.mux.Handle("GET /favicon.ico", site.Icon())
 	if o.Console != nil {
 		h.serveConsole(o.Console)
 	}

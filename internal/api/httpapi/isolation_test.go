@@ -112,7 +112,7 @@ func isolations() map[string]isolation {
 	after, afterChat := byID(http.MethodGet, "/v1/videos?after={id}"), byID(http.MethodGet, "/v1/chat/completions?after={id}")
 	rows := map[string]isolation{
 		"GET /healthz": {open: true}, "GET /readyz": {open: true}, "GET /readyz/jobs": {open: true}, "GET /metrics": {open: true},
-		"GET /openapi.json": {open: true}, "GET /asyncapi.json": {open: true}, "GET /docs": {open: true},
+		"GET /openapi.json": {open: true}, "GET /asyncapi.json": {open: true}, "GET /docs": {open: true}, "GET /favicon.ico": {open: true},
 		"GET /genbus/v1/descriptor.binpb": {open: true}, "GET /genbus/v1/proto/{file}": {open: true},
 		"GET /{$}": {open: true}, "GET /console": {open: true}, "GET /console/": {open: true}, "POST /console/": {open: true}, // operators log in there
 

@@ -75,7 +75,7 @@ const opener = (doc, schema) => {
   return d;
 };
 
-const table = (heads, rows) => make("div", { class: "wrap" }, make("table", {},
+const table = (heads, rows) => make("div", { class: "table", tabindex: 0 }, make("table", {},
   make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", {}, h)))),
   make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((c) => make("td", {}, c)))))));
 
@@ -87,7 +87,7 @@ const content = (doc, forms) => Object.entries(forms || {}).flatMap(([type, medi
   const out = [make("div", {}, code(type), " ", make("span", { class: "dim" }, kindOf(doc, media.schema)))];
   for (const below of nested(doc, media.schema)) out.push(opener(doc, below));
   for (const [name, schema] of Object.entries(media["x-genbus-events"] || {})) out.push(make("div", {}, "event ", code(name), " ", ...nested(doc, schema).map((s) => opener(doc, s))));
-  for (const [name, value] of Object.entries(examplesOf(media))) out.push(make("h3", {}, name ? "Example: " + name : "Example"), make("pre", {}, pretty(value)));
+  for (const [name, value] of Object.entries(examplesOf(media))) out.push(make("h3", {}, name ? "Example: " + name : "Example"), make("pre", { tabindex: 0 }, pretty(value)));
   return out;
 });
 
@@ -112,9 +112,9 @@ const curl = (doc, path, method, op, name) => {
   return line.join(" ");
 };
 const copied = (text) => {
-  const b = make("button", { type: "button" }, "Copy");
+  const b = make("button", { type: "button", class: "button" }, "Copy");
   b.addEventListener("click", () => navigator.clipboard?.writeText(text).then(() => { b.textContent = "Copied"; }));
-  return make("div", {}, make("pre", {}, text), b);
+  return make("div", { class: "copy" }, make("pre", { tabindex: 0 }, text), b);
 };
 
 const security = (doc, op) => {
@@ -212,7 +212,7 @@ const nats = (doc) => [
   make("section", {}, make("h2", {}, "Streams"), table(["name", ""], doc["x-genbus-streams"].map((s) => [code(s.name), s.description]))),
 ];
 
-const main = document.getElementById("main");
+const main = document.getElementById("documents");
 const filter = document.getElementById("filter");
 const apply = () => {
   const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
