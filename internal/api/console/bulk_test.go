@@ -356,7 +356,7 @@ func TestOverview(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	s := b.open("/console")
-	until(t, s, `<strong>1</strong> unknown outcome</a>`, `Last hour: 1 accepted, `, ` 1 ended, 0 of them failed`, `<strong>route paused</strong>: <a href="/console/routes">video route sandbox-video</a>, <time `, `<code>genbus operator resume video sandbox-video</code>`,
+	until(t, s, `<strong>1</strong> unknown outcome</a>`, `Last hour: 1 accepted, `, ` 1 completed or cancelled, 0 failed`, `<strong>route paused</strong>: <a href="/console/routes">video route sandbox-video</a>, <time `, `<code>genbus operator resume video sandbox-video</code>`,
 		`<a href="/console/decisions?code=submission_outcome_unknown">failed jobs</a>`)
 	w.Drain(nil)
 	s.Rest()

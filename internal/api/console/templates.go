@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/operator/audit"
@@ -69,11 +68,7 @@ var functions = template.FuncMap{
 	"form":          form,
 	"query":         query1,
 
-	"lastMinute": lastMinute, "lastHour": lastHour,
-	"sparkAccepted": func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetAccepted) },
-	"sparkStarted":  func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetStarted) },
-	"sparkEnded":    func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetEnded) },
-	"sparkFailed":   func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetFailed) },
+	"lastMinute": lastMinute, "lastHour": lastHour, "chart": chartOf,
 
 	"trimmed": strings.TrimPrefix,
 	"menu":    func() []entry { return menu },
