@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/genbus/genbus/internal/config"
@@ -91,4 +92,28 @@ func TestAChatIsRead(t *testing.T) {
 	b.shows("completed")
 	b.until("whole text", `/^You wrote .* The sandbox\s*$/.test(document.getElementById("chat").textContent)`)
 	b.sameDocument()
+}
+
+// TestAPageWithoutConnectionSaysSo proves that open pages are greyed out with the time while the
+// service is away, and are live again when it is back.
+func TestAPageWithoutConnectionSaysSo(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	pages := map[string]*browser{}
+	for _, path := range []string{"", "/jobs", "/streams"} {
+		b := open(t, w.base)
+		b.goTo("/console" + path)
+		b.live()
+		pages[path] = b
+	}
+	w.stop()
+	const stale = `getComputedStyle(document.querySelector("main")).opacity !== "1"`
+	for path, b := range pages {
+		b.until("word at "+path, `/^No connection since [\d:]{8} UTC; retrying\.$/.test(document.getElementById("away").innerText) && `+stale)
+	}
+	start(t, func(c *config.Config) { c.HTTP.Addr = strings.TrimPrefix(w.base, "http://") })
+	for _, b := range pages {
+		b.until("live page", `document.getElementById("live").textContent === "live" && !document.getElementById("away").innerText && !(`+stale+`)`)
+		b.sameDocument()
+	}
 }

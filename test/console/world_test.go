@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ const (
 type world struct {
 	t    *testing.T
 	base string // URL
+	stop func() // waits until the service has stopped
 	js   jetstream.JetStream
 	enc  publisher.Encoder
 }
@@ -61,15 +63,16 @@ func start(t *testing.T, changes ...func(*config.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop := sync.OnceFunc(func() {
+		cancel()
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
 	nc, err := nats.Connect(s.NATSURL())
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +82,7 @@ func start(t *testing.T, changes ...func(*config.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, base: "http://" + s.HTTPAddr().String(), js: js, enc: publisher.Encoder{Names: s.Names()}}
+	return &world{t: t, base: "http://" + s.HTTPAddr().String(), stop: stop, js: js, enc: publisher.Encoder{Names: s.Names()}}
 }
 
 func startSandbox(t *testing.T, o sandbox.Options) string {

@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
-// keepAlive is the interval of pings.
+// keepAlive is the interval of pings. The script expects one in 45 s.
 const keepAlive = 15 * time.Second
 
 // stream sends a page to a browser whenever the page changes. It ends when the browser disconnects,
@@ -49,7 +49,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v v
 				err = out.event("page", text)
 			}
 		case <-ping.C:
-			err = out.comment("ping")
+			err = out.event("ping", nil) // scripts do not see comments
 		}
 		if err != nil {
 			return

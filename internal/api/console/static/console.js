@@ -68,48 +68,71 @@ function updateChildren(old, now) {
 }
 
 // stream opens a source of events while the page is seen: a browser has few connections to a host,
-// and each open tab would keep one. It opens it again where the server refused or went away.
-function stream(url, setUp, say = () => {}) {
-  let source = null, over = false;
+// and each open tab would keep one. It opens it again at once where the server ended it, and every
+// few seconds where the server refused or went away. lost is called for each of these.
+function stream(url, setUp, lost = () => {}) {
+  const shortest = 5000;
+  let source = null, over = false, opened = 0;
   const close = () => { source?.close(); source = null; };
+  const lose = () => {
+    close();
+    const ended = opened && Date.now() - opened > shortest;
+    opened = 0;
+    if (ended) return open();
+    lost();
+    setTimeout(open, 3000);
+  };
   const open = () => {
     if (source || over || document.hidden) return;
     const mine = source = new EventSource(url());
-    mine.addEventListener("open", () => say(true));
-    mine.addEventListener("error", () => {
-      say(false);
-      if (mine.readyState !== EventSource.CLOSED || mine !== source) return;
-      source = null;
-      setTimeout(open, 5000);
-    });
+    mine.addEventListener("open", () => { opened = Date.now(); });
+    mine.addEventListener("error", () => { if (mine === source) lose(); });
     setUp(mine);
   };
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   open();
-  return { end() { over = true; close(); }, go() { over = false; open(); } };
+  return { end() { over = true; close(); }, go() { over = false; open(); }, lose };
 }
 
 function follow(main) {
-  const live = document.getElementById("live"), pause = document.getElementById("pause");
+  const live = document.getElementById("live"), pause = document.getElementById("pause"), away = document.createElement("p");
+  away.id = "away";
+  away.className = "error";
+  away.setAttribute("role", "status");
+  main.before(away);
   const say = (text, off) => { if (live) { live.textContent = text; live.className = off ? "off" : ""; } };
+  // What is shown was last known to be so at the time heard. The server sends a ping every 15 s.
+  let heard = Date.now(), timer;
+  const hear = () => {
+    if (!away.textContent) heard = Date.now();
+    clearTimeout(timer);
+    timer = setTimeout(() => updates.lose(), 45000);
+  };
+  const grey = (why) => {
+    away.textContent = why && `${why} since ${new Date(heard).toISOString().slice(11, 19)} UTC; retrying.`;
+    document.body.classList.toggle("stale", Boolean(why));
+    say(why ? "not live" : "live", why);
+  };
   const updates = stream(() => location.pathname + location.search, (source) => {
     source.addEventListener("page", (e) => {
       const page = new DOMParser().parseFromString(e.data, "text/html").querySelector("main");
       if (!page) return;
       update(main, page);
       sayAgo(main);
-      say("live");
+      grey("");
+      hear();
     });
-    source.addEventListener("trouble", () => say("not available, showing the last state", true));
+    source.addEventListener("ping", hear);
+    source.addEventListener("trouble", () => grey("No data"));
     source.addEventListener("login", () => location.reload());
-  }, (connected) => (connected ? say("live") : say("connection lost", true)));
+  }, () => grey("No connection"));
   if (!pause) return;
   pause.hidden = false;
   pause.addEventListener("click", () => {
     const paused = pause.getAttribute("aria-pressed") === "true";
     pause.setAttribute("aria-pressed", String(!paused));
-    if (paused) updates.go(); else { updates.end(); say("paused"); }
+    if (paused) updates.go(); else { updates.end(); grey(""); say("paused"); }
   });
 }
 
