@@ -30,7 +30,7 @@ func TestNoLoginOnThisMachine(t *testing.T) {
 	b := newBrowser(w)
 	for _, path := range pages {
 		a := b.get("/console" + path)
-		if a.status != http.StatusOK || !strings.Contains(a.body, "<h1>") || strings.Contains(a.body, `class="error"`) {
+		if a.status != http.StatusOK || !strings.Contains(a.body, "<h1>") || strings.Contains(a.body, `id="error"`) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
@@ -231,7 +231,7 @@ func TestActions(t *testing.T) {
 				w.Await("the pause on page "+path, func() bool { return shown.MatchString(ops.get("/console" + path).body) })
 			}
 		}
-		if a := ops.post(s.path, s.form); a.status != http.StatusSeeOther && !strings.Contains(a.body, `class="error"`) {
+		if a := ops.post(s.path, s.form); a.status != http.StatusSeeOther && !strings.Contains(a.body, `id="error"`) {
 			t.Errorf("%s once more: %d %s", s.path, a.status, a.body)
 		}
 	}

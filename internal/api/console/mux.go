@@ -8,8 +8,9 @@ import (
 	"github.com/genbus/genbus/gen/genbus/v1/genbusv1grpc"
 )
 
-// policy is the Content-Security-Policy. It lets a browser load only the console's own files.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; " +
+// policy is the Content-Security-Policy. It lets a browser load only the console's own files. A blob
+// is a video that Try fetched with a tenant key.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // New returns a Console. It starts nothing and fails only if the embedded files are invalid.

@@ -73,6 +73,7 @@ var functions = template.FuncMap{
 	"trimmed": strings.TrimPrefix,
 	"menu":    func() []entry { return menu },
 	"list":    func(values ...string) []string { return values },
+	"errors":  errcode.Table,
 	"codes":   func() []string { return deadLetterCodes },
 }
 

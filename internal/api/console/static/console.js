@@ -244,56 +244,104 @@ async function* blocks(response) {
   }
 }
 
+// biggest is the size of the largest video, in bytes, that is fetched with a key to be played.
+const biggest = 100 << 20;
+
+// Refused is an answer with an error. Bodies have the error in a member, or are the error.
+class Refused extends Error {
+  constructor(body, answer) {
+    const said = body?.error ?? body ?? {};
+    super(said.message ?? "the answer gives no reason");
+    this.code = answer?.headers.get("Genbus-Error-Code") ?? said.code ?? "";
+    this.more = [said.code !== this.code && said.code && `Code: ${said.code}.`, answer && `HTTP status ${answer.status}.`].filter(Boolean).join(" ");
+  }
+}
+
+const refused = async (answer) => new Refused(await answer.json().catch(() => null), answer);
+
+// playable returns the address of a video for a player, which sends no key.
+async function playable(content, key) {
+  if (!key) return content;
+  const answer = await fetch(content, { headers: { Authorization: `Bearer ${key}` } });
+  if (!answer.ok) throw await refused(answer);
+  if (!(Number(answer.headers.get("Content-Length") ?? Infinity) <= biggest)) {
+    await answer.body.cancel();
+    throw new Refused({ message: `with a key, this page plays only videos up to 100 MiB; download this one from ${content}` });
+  }
+  return URL.createObjectURL(await answer.blob());
+}
+
+const part = (name) => document.getElementById(`try-${name}`);
+
+async function followChat(answer) {
+  part("status").textContent = "Streaming…";
+  for await (const data of blocks(answer)) {
+    if (data === "[DONE]") return;
+    const chunk = JSON.parse(data);
+    if (chunk.error) throw new Refused(chunk);
+    part("text").hidden = false;
+    part("text").textContent += chunk.choices?.[0]?.delta?.content ?? "";
+  }
+  throw new Refused({ message: "the reply ended early; the job page shows how the job ended" });
+}
+
+async function followVideo(id, headers) {
+  part("progress").hidden = false;
+  const answer = await fetch(`/genbus/v1/videos/${encodeURIComponent(id)}/events`, { headers });
+  if (!answer.ok) throw await refused(answer);
+  for await (const data of blocks(answer)) {
+    const event = JSON.parse(data), task = event.task ?? event, status = task.status?.replaceAll("_", " ") ?? "";
+    part("event").hidden = false;
+    part("event").querySelector("pre").textContent = JSON.stringify(event, null, 2);
+    part("progress").value = task.progress ?? 0;
+    part("status").textContent = `${status.charAt(0).toUpperCase()}${status.slice(1)}, ${task.progress ?? 0} %`;
+    if (task.status === "completed") return;
+    if (task.status === "failed") throw new Refused(task);
+    if (task.status === "cancelled") throw new Refused({ message: "the job was cancelled" });
+  }
+  throw new Refused({ message: "the connection ended; the job continues, as its page shows" });
+}
+
 async function send() {
-  const w = wanted(), headers = { "Content-Type": "application/json" };
+  const w = wanted(), headers = { "Content-Type": "application/json" }, began = Date.now(), video = part("video");
   if (w.key) headers.Authorization = `Bearer ${w.key}`;
-  const at = (id) => document.getElementById(`try-${id}`);
-  at("result").hidden = false;
-  at("text").textContent = at("link").textContent = "";
-  at("video").hidden = true;
-  at("status").textContent = "Sending…";
+  for (const name of ["error", "text", "progress", "event", "video"]) part(name).hidden = true;
+  part("text").textContent = part("link").textContent = "";
+  part("progress").removeAttribute("value");
+  URL.revokeObjectURL(video.src);
+  video.removeAttribute("src");
+  part("result").hidden = false;
+  part("status").textContent = "Sending…";
   const answer = await fetch(w.path, { method: "POST", headers, body: JSON.stringify(w.body) });
   const id = answer.headers.get("Genbus-Job-Id");
   if (id) {
     const a = document.createElement("a");
     a.href = `/console/find?q=${encodeURIComponent(id)}`;
     a.textContent = `Job ${id}`;
-    at("link").replaceChildren(a);
+    part("link").replaceChildren(a);
   }
-  if (!answer.ok) {
-    at("status").textContent = `Refused with HTTP status ${answer.status}.`;
-    at("text").textContent = await answer.text();
-    return;
-  }
-  if (w.kind === "chat") {
-    at("status").textContent = "Streaming…";
-    for await (const data of blocks(answer)) {
-      if (data === "[DONE]") break;
-      const chunk = JSON.parse(data);
-      at("text").textContent += chunk.error ? JSON.stringify(chunk.error) : chunk.choices?.[0]?.delta?.content ?? "";
-    }
-    at("status").textContent = "Complete.";
-    return;
-  }
-  await answer.json();
-  const events = await fetch(`/genbus/v1/videos/${encodeURIComponent(id)}/events`, { headers });
-  for await (const data of blocks(events)) {
-    const event = JSON.parse(data), task = event.task ?? event;
-    at("status").textContent = `${task.status ?? ""} ${task.progress ?? 0} %`;
-    at("text").textContent = JSON.stringify(event, null, 2);
-    if (task.status === "completed") {
-      const content = `/v1/videos/${encodeURIComponent(id)}/content`;
-      if (w.key) {
-        at("status").textContent += ". The player sends no key: download the video, or see the job page.";
-        continue;
-      }
-      at("video").src = content;
-      at("video").hidden = false;
-    }
-  }
+  if (!answer.ok) throw await refused(answer);
+  if (w.kind === "chat") await followChat(answer); else await followVideo(id, headers);
+  part("progress").hidden = true;
+  part("status").textContent = `Completed after ${Math.round((Date.now() - began) / 1000)} s.`;
+  if (w.kind === "chat") return;
+  video.src = await playable(`/v1/videos/${encodeURIComponent(id)}/content`, w.key);
+  video.hidden = false;
+}
+
+// sayError shows an error, with what its code says to do.
+function sayError(error) {
+  const { code, message, more } = error instanceof Refused ? error : { message: "the connection to genbus broke; an accepted job continues" };
+  const [what, fix] = part("error").children;
+  const strong = document.createElement("strong");
+  strong.textContent = code;
+  what.replaceChildren(...(code ? [strong, `: ${message}`] : [message]));
+  fix.textContent = [code && part("fixes").querySelector(`option[value="${CSS.escape(code)}"]`)?.textContent, more].filter(Boolean).join(" ");
+  part("error").hidden = false;
 }
 
 if (form) {
+  part("video").addEventListener("error", () => sayError(new Refused({ message: "this browser cannot play the video; the job page shows its address" })));
   form.addEventListener("input", () => {
     const list = `${new FormData(form).get("kind")}-models`, model = form.elements.model;
     if (model.getAttribute("list") !== list) {
@@ -307,7 +355,9 @@ if (form) {
     const button = form.querySelector("button");
     button.disabled = true;
     try { await send(); } catch (error) {
-      document.getElementById("try-status").textContent = `It failed: ${error.message}`;
+      part("progress").hidden = true;
+      if (!part("status").textContent.startsWith("Completed")) part("status").textContent = "Failed.";
+      sayError(error);
     } finally { button.disabled = false; }
   });
   sayCommands();
