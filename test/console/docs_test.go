@@ -26,3 +26,14 @@ func TestTheReferenceShowsLists(t *testing.T) {
 		}
 	}
 }
+
+// TestTheReferenceFits proves that the page /docs looks right in every size and colour scheme.
+func TestTheReferenceFits(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t).base)
+	for _, path := range []string{"/docs#http", "/docs#nats", "/docs#http/createGeneration"} {
+		b.goTo(path)
+		b.until("documents", `document.querySelectorAll("details.item").length > 10`)
+		b.looks(path)
+	}
+}

@@ -15,8 +15,12 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// hostile runs a script if any page treats it as more than text.
-const hostile = `"><script>window.ran=1</script><img src=x onerror="window.ran=1">'` + "`${window.ran=1}`" + `{{.}}<a href="javascript:window.ran=1">`
+// scripts runs a script if any page treats it as more than text.
+const scripts = `"><script>window.ran=1</script><img src=x onerror="window.ran=1">'` + "`${window.ran=1}`" + `{{.}}<a href="javascript:window.ran=1">`
+
+// hostile also begins from right to left, overrides the direction of what follows, and has a word
+// that is longer than a line.
+const hostile = "مرحبا \u202e" + scripts + "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
 
 // harmless fails if a page contains foreign elements or ran a script.
 func (b *browser) harmless(name string) {
@@ -58,7 +62,7 @@ func TestHostileTextsDoNothing(t *testing.T) {
 	b.sameDocument()
 	b.harmless("the list of letters, as it is updated")
 	// The same texts, sent by a caller and an upstream.
-	refused := w.video(request{model: "sandbox-video", labels: "a=" + url.QueryEscape(hostile), behaviour: map[string]any{"status": 400, "message": hostile, "code": hostile}})
+	refused := w.video(request{model: "sandbox-video", labels: "a=" + url.QueryEscape(scripts), behaviour: map[string]any{"status": 400, "message": hostile, "code": hostile}})
 	w.call(http.MethodPost, "/v1/video/generations", "", map[string]any{"model": "sandbox-video:" + "duration_ms=60000", "prompt": hostile}, "X-Request-Id", hostile)
 	b.goTo(refused)
 	b.shows("failed")
@@ -74,6 +78,7 @@ func TestHostileTextsDoNothing(t *testing.T) {
 			b.shows(`<script>window.ran=1</script>`)
 		}
 		b.harmless(path)
+		b.looks(path)
 	}
 	b.goTo("/console/try")
 	b.do(typed("#try-prompt", hostile), typed("#try-model", hostile))

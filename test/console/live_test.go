@@ -110,6 +110,7 @@ func TestAPageWithoutConnectionSaysSo(t *testing.T) {
 	const stale = `getComputedStyle(document.querySelector("main")).opacity !== "1"`
 	for path, b := range pages {
 		b.until("word at "+path, `/^No connection since [\d:]{8} UTC; retrying\.$/.test(document.getElementById("away").innerText) && `+stale)
+		b.fits(path)
 	}
 	start(t, func(c *config.Config) { c.HTTP.Addr = strings.TrimPrefix(w.base, "http://") })
 	for _, b := range pages {

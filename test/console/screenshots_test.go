@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"flag"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -11,13 +12,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
-var screenshots = flag.String("screenshots", "", "directory where the pictures of docs/operator.md are written")
+var (
+	screenshots = flag.String("screenshots", "", "directory where the pictures of docs/operator.md are written")
+	gallery     = flag.String("gallery", "", "directory where a picture of every checked page is written, by test, width and colour scheme")
+)
 
 // maxPicture is the size limit of one picture in bytes.
 const maxPicture = 80 << 10
@@ -72,6 +77,30 @@ func (d *demo) picture(b *browser, v view, suffix string) {
 		if err := os.WriteFile(filepath.Join(*screenshots, name), small, 0o644); err != nil {
 			b.t.Fatal(err)
 		}
+	}
+}
+
+// hang writes a picture of the whole page into the gallery.
+func (b *browser) hang(name, look string) {
+	b.t.Helper()
+	if *gallery == "" {
+		return
+	}
+	const tallest = 4000
+	clip := &page.Viewport{Width: eval[float64](b, "innerWidth"), Height: eval[float64](b, `Math.max(document.documentElement.scrollHeight, 300)`), Scale: 1}
+	clip.Height = min(clip.Height, tallest)
+	whole := true
+	shot, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Clip: clip, CaptureBeyondViewport: &whole})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	name = strings.TrimSpace(fmt.Sprintf("%.30s", strings.ReplaceAll(strings.TrimPrefix(name, "/console"), "/", " ")))
+	file := filepath.Join(*gallery, b.t.Name(), cmp.Or(name, "overview")+look+".png")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, shot.Data, 0o644); err != nil {
+		b.t.Fatal(err)
 	}
 }
 

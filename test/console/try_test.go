@@ -23,6 +23,7 @@ func TestTryAChat(t *testing.T) {
 	})()`)
 	b.click("#try button")
 	b.until("whole answer", `document.getElementById("try-status").textContent.startsWith("Completed")`)
+	b.looks("chat")
 	if n := eval[int](b, `new Set(window.lengths.filter((n) => n > 0)).size`); n < 2 {
 		t.Errorf("the text came in %d pieces", n)
 	}
@@ -43,6 +44,7 @@ func TestTryAVideo(t *testing.T) {
 	b.click("#try button")
 	b.until("progress", `/^In progress, [1-9]/.test(document.getElementById("try-status").textContent)`)
 	b.plays()
+	b.looks("video")
 }
 
 // TestTryAVideoOfEveryProtocol proves that the form sends a request that the model's route accepts,
@@ -69,6 +71,7 @@ func TestTryFails(t *testing.T) {
 	b.click("#try button")
 	b.shows("upstream_failed: too dark")
 	b.shows("Failed.")
+	b.looks("failed")
 }
 
 // plays waits for a player that has loaded the video.
@@ -90,6 +93,7 @@ func TestTryIsRefused(t *testing.T) {
 	if text := eval[string](b, `document.getElementById("try-result").innerText`); strings.Contains(text, "{") {
 		t.Errorf("the answer is shown raw: %s", text)
 	}
+	b.looks("refused")
 }
 
 // TestTryWithAKey proves that Try works and plays videos with a tenant key, and keeps the key out of

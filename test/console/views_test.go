@@ -1,6 +1,10 @@
 package console_test
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +21,7 @@ import (
 // widths are the widths of a phone and a screen in pixels.
 var widths = []int64{390, 1280}
 
-// fits fails if a page is wider than a phone or a screen.
+// fits fails if a page is wider than a phone or a screen, or breaks a word inside.
 func (b *browser) fits(name string) {
 	b.t.Helper()
 	for _, width := range widths {
@@ -30,6 +34,38 @@ func (b *browser) fits(name string) {
 		})()`); wide != "" {
 			b.t.Errorf("%s is wider than %d: %s", name, width, wide)
 		}
+		// Longer words, IDs and URLs may have to break.
+		if broken := eval[string](b, `(() => {
+			const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange(), broken = new Set();
+			while (texts.nextNode()) {
+				const text = texts.currentNode;
+				if (text.parentElement.closest("pre, textarea, script") || !text.parentElement.checkVisibility()) continue;
+				for (const word of text.data.matchAll(/(?<!\S)\p{L}{2,20}(?!\S)/gu)) {
+					range.setStart(text, word.index);
+					range.setEnd(text, word.index + word[0].length);
+					if (new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1) broken.add(word[0]);
+				}
+			}
+			return [...broken].join(" ");
+		})()`); broken != "" {
+			b.t.Errorf("%s breaks words at %d: %s", name, width, broken)
+		}
+	}
+}
+
+// looks checks a page on a phone and a screen, light and dark. With -gallery, it takes pictures.
+func (b *browser) looks(name string) {
+	b.t.Helper()
+	b.fits(name)
+	for _, width := range widths {
+		for _, scheme := range []string{"dark", "light"} {
+			b.size(width)
+			b.scheme(scheme)
+			if (width == widths[0]) == (scheme == "dark") {
+				b.accessible(fmt.Sprintf("%s, %s, %d", name, scheme, width))
+			}
+			b.hang(name, fmt.Sprintf("-%d-%s", width, scheme))
+		}
 	}
 }
 
@@ -38,13 +74,13 @@ func (b *browser) fits(name string) {
 func TestEveryViewIsShown(t *testing.T) {
 	t.Parallel()
 	d, b := startDemo(t)
-	for _, v := range d.views() {
+	for _, v := range append(d.views(), view{"working", d.working, "order-1013"}, view{"none", "/console/jobs?tenant=none", "No matching jobs"}) {
 		b.goTo(v.path)
 		b.until(v.name, `document.body.innerHTML.includes("`+v.text+`") && document.querySelector("h1").innerText`)
 		if alert := eval[string](b, `document.querySelector("[role=alert]")?.innerText ?? ""`); alert != "" {
 			t.Errorf("%s says %s", v.name, alert)
 		}
-		b.fits(v.name)
+		b.looks(v.name)
 	}
 }
 
@@ -98,7 +134,7 @@ func TestEveryViewIsEmpty(t *testing.T) {
 	} {
 		b.goTo("/console" + path)
 		b.shows(text)
-		b.fits(path)
+		b.looks(path)
 	}
 }
 
@@ -120,7 +156,7 @@ func TestEveryViewSaysWhatIsWrong(t *testing.T) {
 		b.goTo("/console" + path)
 		b.shows(text)
 		b.until("alert of "+path, `document.querySelector("[role=alert]")`)
-		b.fits(path)
+		b.looks(path)
 	}
 	b.goTo("/console/jobs?label=team&model=film-2")
 	b.shows("label")
@@ -129,7 +165,7 @@ func TestEveryViewSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestTenThousandJobs proves that 10,000 jobs are listed page by page and that names of the maximum
+// TestTenThousandJobs proves that 10,000 jobs are listed page by page, and that names of the maximum
 // length fit.
 func TestTenThousandJobs(t *testing.T) {
 	t.Parallel()
@@ -139,19 +175,38 @@ func TestTenThousandJobs(t *testing.T) {
 		c.Upstreams[long] = c.Upstreams[config.SandboxUpstream]
 		c.Routes = append(c.Routes, config.NewRoute(long, config.KindVideo, long, long))
 	})
-	all := make([]task.Event, jobs)
-	for i := range all {
-		all[i] = ended(t, &genbusv1.WorkItem{
-			Id: subject.JobID(subject.Video, long, string(rune('a'+i%26))+time.Duration(i).String()), Kind: "video", Tenant: long, Route: long, Model: long,
-			Labels: map[string]string{long: long}, AcceptedAt: timestamppb.New(time.Now().Add(-time.Duration(i) * time.Millisecond)),
-		}, long, long, long)
+	all := make([]task.Event, 2*jobs) // the first and the last of each job
+	for i := range jobs {
+		at := time.Now().Add(-time.Duration(math.Pow(float64(i)/jobs, 1.5) * float64(55*time.Minute)))
+		item := &genbusv1.WorkItem{
+			Id: subject.JobID(subject.Video, long, strconv.Itoa(i)), Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Model: "sandbox-video",
+			Labels: map[string]string{"team": "film"}, AcceptedAt: timestamppb.New(at),
+		}
+		upstream, key, text := config.SandboxUpstream, "main", "succeeded"
+		if i%4 == 0 {
+			item.Tenant, item.Route, item.Model, item.Labels = long, long, long, map[string]string{long: long}
+			upstream, key, text = long, long, long
+		}
+		v, err := submitted(item, upstream, key, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[2*i] = task.FromWork(item)
+		if i%16 < 4 {
+			all[2*i+1], err = task.FailedUpstream(v, at, failure(text))
+		} else {
+			all[2*i+1], err = task.Completed(v, at, task.Result{UpstreamStatus: text, Videos: []*genbusv1.Video{{}}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	w.events(all...)
 	letter := orphanedDeadLetter()
 	letter.Tenant, letter.Upstream, letter.UpstreamKey, letter.UpstreamTaskId, letter.Error.Code, letter.Error.Message = long, long, long, long, long, long
 	w.deadLetter(letter)
 	b := open(t, w.base)
-	b.goTo("/console/jobs?tenant=" + long)
+	b.goTo("/console/jobs")
 	b.shows("10000 jobs")
 	if rows := eval[int](b, `document.querySelectorAll("tbody tr").length`); rows != 50 {
 		t.Errorf("%d rows", rows)
@@ -160,38 +215,46 @@ func TestTenThousandJobs(t *testing.T) {
 	b.click("a[rel=next]")
 	b.until("second page", `new URL(location).searchParams.has("page_token") && document.querySelector("tbody a").href !== "`+first+`"`)
 	for _, path := range []string{
-		"", "/jobs", "/jobs?tenant=" + long, first[len(w.base)+len("/console"):], "/decisions", "/decisions/1", "/routes", "/upstreams", "/tenants", "/audit?operator=" + long, "/try",
+		"", "/jobs", "/jobs?tenant=" + long, jobPath("video", long, all[0].Job.GetId())[len("/console"):], "/decisions", "/decisions/1", "/routes", "/upstreams", "/tenants", "/audit?operator=" + long, "/try",
 	} {
 		b.goTo("/console" + path)
 		b.until(path, `document.querySelector("main").innerHTML.includes("`+long+`")`)
-		b.fits(path)
+		b.looks(path)
 	}
 }
 
 // ended returns the last event of a failed job whose upstream ID, status and error are text.
 func ended(t *testing.T, item *genbusv1.WorkItem, upstream, key, text string) task.Event {
 	t.Helper()
-	v, ok := task.FromWork(item).Job.(*genbusv1.VideoTask)
-	if !ok {
-		t.Fatal("no video")
+	v, err := submitted(item, upstream, key, text)
+	if err != nil {
+		t.Fatal(err)
 	}
-	now := item.GetAcceptedAt().AsTime()
-	e, err := task.Submitting(v, now, task.Submission{Upstream: upstream, Key: key, Until: now, Deadline: now.Add(time.Hour)})
-	for _, next := range []func(*genbusv1.VideoTask) (task.Event, error){
-		func(v *genbusv1.VideoTask) (task.Event, error) {
-			return task.Submitted(v, now, task.Receipt{UpstreamID: text, Status: text})
-		},
-		func(v *genbusv1.VideoTask) (task.Event, error) {
-			return task.FailedUpstream(v, now, task.Failure{Status: text, Err: &genbusv1.TaskError{Code: "upstream_failed", Message: text, UpstreamCode: text}})
-		},
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err = next(e.Job.(*genbusv1.VideoTask))
-	}
+	e, err := task.FailedUpstream(v, item.GetAcceptedAt().AsTime(), failure(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e
+}
+
+func failure(text string) task.Failure {
+	return task.Failure{Status: text, Err: &genbusv1.TaskError{Code: "upstream_failed", Message: text, UpstreamCode: text}}
+}
+
+// submitted returns a video that its upstream accepted as text.
+func submitted(item *genbusv1.WorkItem, upstream, key, text string) (*genbusv1.VideoTask, error) {
+	v, ok := task.FromWork(item).Job.(*genbusv1.VideoTask)
+	if !ok {
+		return nil, errors.New("no video")
+	}
+	now := item.GetAcceptedAt().AsTime()
+	e, err := task.Submitting(v, now, task.Submission{Upstream: upstream, Key: key, Until: now, Deadline: now.Add(time.Hour)})
+	if err != nil {
+		return nil, err
+	}
+	e, err = task.Submitted(e.Job.(*genbusv1.VideoTask), now, task.Receipt{UpstreamID: text, Status: text})
+	if err != nil {
+		return nil, err
+	}
+	return e.Job.(*genbusv1.VideoTask), nil
 }
