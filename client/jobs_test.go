@@ -59,15 +59,6 @@ func TestJobsAreListedAndCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	made = append(made, again.GetId())
-	if ids, err := c.ReplacedBy(ctx, made[1]); err != nil || !slices.Equal(ids, made[3:]) {
-		t.Errorf("%s is replaced by %v, %v", made[1], ids, err)
-	}
-	if ids, err := c.ReplacedBy(ctx, talk.GetId()); err != nil || ids != nil {
-		t.Errorf("a chat is replaced by %v, %v", ids, err)
-	}
-	if _, err := c.ReplacedBy(ctx, "video_1"); !errors.Is(err, client.ErrTaskNotFound) {
-		t.Errorf("a malformed ID: %v", err)
-	}
 
 	for name, row := range map[string]struct {
 		request *genbusv1.ListVideoTasksRequest
@@ -114,6 +105,15 @@ func TestJobsAreListedAndCancelled(t *testing.T) {
 		if !errors.Is(err, client.ErrInvalidPageToken) {
 			t.Errorf("an invalid token: %v", err)
 		}
+	}
+	if ids, err := c.ReplacedBy(ctx, made[1]); err != nil || !slices.Equal(ids, made[3:]) {
+		t.Errorf("%s is replaced by %v, %v", made[1], ids, err)
+	}
+	if ids, err := c.ReplacedBy(ctx, talk.GetId()); err != nil || ids != nil {
+		t.Errorf("a chat is replaced by %v, %v", ids, err)
+	}
+	if _, err := c.ReplacedBy(ctx, "video_1"); !errors.Is(err, client.ErrTaskNotFound) {
+		t.Errorf("a malformed ID: %v", err)
 	}
 	if models, err := c.Models(ctx, &genbusv1.ListModelsRequest{Kind: "video"}); err != nil || !slices.ContainsFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == "sandbox-video" }) {
 		t.Errorf("%v, %v", models, err)

@@ -456,7 +456,7 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	if out := c.ok("pause", "video", config.SandboxVideoRoute, "--reason", "repair", "--for", "2h"); !strings.Contains(out, " by ops until ") || !strings.Contains(out, " (repair)") {
 		t.Errorf("pause with a reason and an end printed\n%s", out)
 	}
-	if out := c.ok("audit"); !strings.Contains(out, "done until ") || !strings.Contains(out, " (repair)") {
+	if out := c.ok("audit"); !strings.Contains(out, "ops paused route video/"+config.SandboxVideoRoute+" until ") || !strings.Contains(out, " UTC: repair ") {
 		t.Errorf("audit printed\n%s", out)
 	}
 	if out, code := c.run("pause", "video", config.SandboxVideoRoute, "--for", "721h"); code != command.ExitUsage || !strings.Contains(out, "must be positive and at most 720h") {

@@ -70,7 +70,7 @@ func TestOperatorBulkCommand(t *testing.T) {
 		t.Errorf("a wrong list: %d\n%s", code, out)
 	}
 
-	if out := c.ok("audit", "--action", "CancelJobs"); strings.Count(out, "3 of 3 changed") != 1 || !strings.Contains(out, config.SandboxVideoRoute) {
+	if out := c.ok("audit", "--action", "CancelJobs"); strings.Count(out, " cancelled 3 of 3 jobs; filter ") != 1 || !strings.Contains(out, config.SandboxVideoRoute) {
 		t.Errorf("audit printed\n%s", out)
 	}
 }

@@ -47,7 +47,7 @@ func TestOperatorRetryCommand(t *testing.T) {
 		t.Errorf("printed %q and %q", first, second)
 	}
 	w.awaitStatus(t, newJob(first), "completed")
-	if audit := c.ok("audit", "--action", "RetryJob"); !strings.Contains(audit, "done, edited") {
+	if audit := c.ok("audit", "--action", "RetryJob"); !strings.Contains(audit, " with an edited request as video_") {
 		t.Errorf("the audit log says %q", audit)
 	}
 	if other := c.ok("jobs", "retry", old, "--retry-key", "2"); newJob(other) == newJob(first) {

@@ -88,7 +88,7 @@ func (f findings) notReady() (out []*genbusv1.Attention) {
 		if len(s.replicas) < len(f.replicas) {
 			var hosts []string
 			for _, r := range s.replicas {
-				hosts = append(hosts, cmp.Or(r.GetHost(), r.GetId()))
+				hosts = append(hosts, cmp.Or(r.GetAddress(), r.GetId()))
 			}
 			who = fmt.Sprintf("%d of %d replicas (%s) %s no jobs", len(s.replicas), len(f.replicas), strings.Join(hosts, ", "), plural.Form(len(s.replicas), "accepts", "accept"))
 		}
@@ -298,15 +298,11 @@ func (f findings) missingReplicas() (out []*genbusv1.Attention) {
 		return nil
 	}
 	for _, r := range f.overview.GetSilent() {
-		name := r.GetId()
-		if r.GetHost() != "" {
-			name = fmt.Sprintf("%s (%s)", r.GetHost(), r.GetId())
-		}
 		out = append(out, &genbusv1.Attention{
-			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica " + name, Since: r.GetHeardAt(),
+			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica " + cmp.Or(r.GetAddress(), r.GetId()), Since: r.GetHeardAt(),
 			Affects: fmt.Sprintf("It does not answer; %s. They take over its jobs within the ack_wait of the routes.",
 				plural.Count(len(f.replicas), "replica")+plural.Form(len(f.replicas), " does", " do")),
-			Action:  "Start it again, and look for the cause in its log. A replica that is gone for good is listed for 3 minutes.",
+			Action:  "Start it again, and look for the cause in its log. It is listed until another replica replaces it, for 3 minutes at most.",
 			Command: "genbus operator replicas", Console: consolePath + "/replicas",
 		})
 	}

@@ -34,7 +34,7 @@ func threeReplicas(t *testing.T) findings {
 	f := findings{facts: &facts{overview: &genbusv1.GetOverviewResponse{DeadLetters: &genbusv1.DeadLetterCounts{Rejected: 7}}}, fills: &fills{}, config: cfg}
 	for i := range 3 {
 		f.replicas = append(f.replicas, &genbusv1.ReplicaState{
-			Id: fmt.Sprint("r", i), Host: fmt.Sprint("host-", i), StartedAt: later, IndexReady: i > 0,
+			Id: fmt.Sprint("r", i), Address: fmt.Sprintf("host-%d:8080", i), StartedAt: later, IndexReady: i > 0,
 			Upstreams: []*genbusv1.UpstreamState{{Name: "main", Breaker: genbusv1.UpstreamState_BREAKER_CLOSED, Calls: 10, Keys: []*genbusv1.UpstreamKeyState{{Name: "k1"}, {Name: "k2"}}}},
 		})
 	}
@@ -103,7 +103,7 @@ func TestFindings(t *testing.T) {
 			f.replicas[1].FailedChecks = []*genbusv1.FailedCheck{{Check: "store", Reason: "no space left on device", Since: later}}
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_NOT_READY, Subject: "check store", Since: later,
-			Affects: "1 of 3 replicas (host-1) accepts no jobs: no space left on device. Inline chats continue.",
+			Affects: "1 of 3 replicas (host-1:8080) accepts no jobs: no space left on device. Inline chats continue.",
 			Action:  "Free space on the disk of the NATS server (nats.data_dir if it is embedded), or replace the disk.",
 			Command: "nats server report jetstream", Console: "/console/streams",
 		}},
@@ -198,11 +198,11 @@ func TestFindings(t *testing.T) {
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
 		"a missing replica": {func(f findings) {
-			f.overview.Silent = []*genbusv1.SilentReplica{{Id: "r9", Host: "host-9", HeardAt: later}}
+			f.overview.Silent = []*genbusv1.SilentReplica{{Id: "r9", Address: "host-9:8080", HeardAt: later}}
 		}, &genbusv1.Attention{
-			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica host-9 (r9)", Since: later,
+			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica host-9:8080", Since: later,
 			Affects: "It does not answer; 3 replicas do. They take over its jobs within the ack_wait of the routes.",
-			Action:  "Start it again, and look for the cause in its log. A replica that is gone for good is listed for 3 minutes.",
+			Action:  "Start it again, and look for the cause in its log. It is listed until another replica replaces it, for 3 minutes at most.",
 			Command: "genbus operator replicas", Console: "/console/replicas",
 		}},
 		"a pause without an end": {func(f findings) {

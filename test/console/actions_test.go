@@ -50,7 +50,7 @@ func TestActionsAreDone(t *testing.T) {
 	b.shows("by ops")
 	b.record("ops paused route", "sandbox-video")
 	b.goTo("/console")
-	b.shows("sandbox-video since")
+	b.shows("video route sandbox-video")
 	b.goTo("/console/routes")
 	b.leads(chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)))
 	b.shows("The route is running again")

@@ -330,7 +330,7 @@ func TestOverviewWithMissingParts(t *testing.T) {
 	}
 	b := newBrowser(w)
 	for path, want := range map[string][]string{
-		"/console":        {"Not available: dead_letters.", "Not available: dead_letters orphans streams.", "<strong>–</strong> unknown outcomes", config.SandboxVideoRoute + `</a> <span class="tag bad">incomplete</span>`},
+		"/console":        {"Not available: dead_letters.", " streams.</p></section>", "<strong>–</strong> unknown outcomes", config.SandboxVideoRoute + `</a> <span class="tag bad">incomplete</span>`},
 		"/console/routes": {`<span class="tag bad">incomplete</span>`},
 	} {
 		page := b.get(path)

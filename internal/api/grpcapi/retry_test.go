@@ -66,10 +66,11 @@ func TestOperatorRetries(t *testing.T) {
 	if third := apitest.Must[*genbusv1.RetryJobResponse](t)(client.RetryJob(ctx, retry)); third.GetId() == made.GetId() {
 		t.Errorf("another key made %s too", third.GetId())
 	}
-	shown := apitest.Must[*genbusv1.GetJobResponse](t)(client.GetJob(ctx, &genbusv1.GetJobRequest{Id: old}))
-	if ids := shown.GetReplacedBy(); len(ids) != 2 || ids[0] != made.GetId() {
-		t.Errorf("an operator sees that %s is replaced by %v", old, ids)
-	}
+	var shown *genbusv1.GetJobResponse
+	w.Await("an operator sees both retries", func() bool {
+		shown = apitest.Must[*genbusv1.GetJobResponse](t)(client.GetJob(ctx, &genbusv1.GetJobRequest{Id: old}))
+		return len(shown.GetReplacedBy()) == 2 && shown.GetReplacedBy()[0] == made.GetId()
+	})
 	videos := genbusv1grpc.NewVideoServiceClient(w.Dial())
 	get := apitest.Must[*genbusv1.GetVideoTaskResponse](t)(videos.GetVideoTask(withKey(t.Context(), acmeKey), &genbusv1.GetVideoTaskRequest{Id: old}))
 	if !slices.Equal(get.GetReplacedBy(), shown.GetReplacedBy()) {

@@ -38,8 +38,8 @@ func TestOperatorRetriesByHTTP(t *testing.T) {
 		t.Errorf("%v made %v", made, e.Job)
 	}
 	for _, path := range []string{"/v1/video/generations/", "/genbus/v1/videos/"} {
-		if got := w.Get(path+old, apitest.ByAcme...).Body; !strings.Contains(got, `"replaced_by":["`+id+`"]`) {
-			t.Errorf("%s: %s", path, got)
-		}
+		w.Await(path, func() bool {
+			return strings.Contains(w.Get(path+old, apitest.ByAcme...).Body, `"replaced_by":["`+id+`"]`)
+		})
 	}
 }

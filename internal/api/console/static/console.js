@@ -92,7 +92,7 @@ function stream(url, setUp, lost = () => {}) {
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   open();
-  return { end() { over = true; close(); }, go() { over = false; open(); }, lose };
+  return { end() { over = true; close(); }, go() { over = false; open(); }, silent() { opened = 0; lose(); } };
 }
 
 function follow(main) {
@@ -107,7 +107,7 @@ function follow(main) {
   const hear = () => {
     if (!away.textContent) heard = Date.now();
     clearTimeout(timer);
-    timer = setTimeout(() => updates.lose(), 45000);
+    timer = setTimeout(() => updates.silent(), 45000);
   };
   const grey = (why) => {
     away.textContent = why && `${why} since ${new Date(heard).toISOString().slice(11, 19)} UTC; retrying.`;
