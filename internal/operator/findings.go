@@ -300,7 +300,7 @@ func (f findings) missingReplicas() (out []*genbusv1.Attention) {
 	for _, r := range f.overview.GetSilent() {
 		out = append(out, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica " + cmp.Or(r.GetAddress(), r.GetId()), Since: r.GetHeardAt(),
-			Affects: fmt.Sprintf("It does not answer; %s. They take over its jobs within the ack_wait of the routes.",
+			Affects: fmt.Sprintf("It does not answer; %s. Its jobs are taken over within the ack_wait of the routes.",
 				plural.Count(len(f.replicas), "replica")+plural.Form(len(f.replicas), " does", " do")),
 			Action:  "Start it again, and look for the cause in its log. It is listed until another replica replaces it, for 3 minutes at most.",
 			Command: "genbus operator replicas", Console: consolePath + "/replicas",

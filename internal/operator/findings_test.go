@@ -201,7 +201,7 @@ func TestFindings(t *testing.T) {
 			f.overview.Silent = []*genbusv1.SilentReplica{{Id: "r9", Address: "host-9:8080", HeardAt: later}}
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica host-9:8080", Since: later,
-			Affects: "It does not answer; 3 replicas do. They take over its jobs within the ack_wait of the routes.",
+			Affects: "It does not answer; 3 replicas do. Its jobs are taken over within the ack_wait of the routes.",
 			Action:  "Start it again, and look for the cause in its log. It is listed until another replica replaces it, for 3 minutes at most.",
 			Command: "genbus operator replicas", Console: "/console/replicas",
 		}},

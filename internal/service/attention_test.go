@@ -181,7 +181,7 @@ func TestWhatNeedsAttention(t *testing.T) {
 	}
 	gone := nats.NewMsg(s.Names().Replicas())
 	gone.Header.Set("genbus-replica", "gone")
-	gone.Header.Set("genbus-host", "host-gone")
+	gone.Header.Set("genbus-address", "host-gone:8080")
 	if err := nc.PublishMsg(gone); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestWhatNeedsAttention(t *testing.T) {
 		{"stream " + s.Names().Tasks(), "At 100 %, genbus refuses new jobs."},
 		{"upstream sandbox", "It gets only trial jobs. 3 of 3 calls in the last 5 minutes failed, the last one with status 500"},
 		{"key sandbox", "Upstream sandbox refused it with HTTP 401. It has no other key"},
-		{"replica host-gone (gone)", "It does not answer; 1 replica does."},
+		{"replica host-gone:8080", "It does not answer; 1 replica does."},
 		{"stream " + s.Names().UsageStream(), "Late readers miss usage events."},
 	} {
 		if got[i].GetSubject() != want.subject || !strings.Contains(got[i].GetAffects(), want.affects) {
