@@ -424,7 +424,7 @@ func TestOperatorFleetCommand(t *testing.T) {
 		return &sandbox.Behaviour{Status: http.StatusUnauthorized}
 	})
 	w.acmeVideo(t, "sandbox-video", "second secret")
-	await(t, "the refused key", func() bool { return strings.Contains(c.ok("upstreams"), "key refused (401), not used until ") })
+	await(t, "the refused key", func() bool { return strings.Contains(c.ok("upstreams"), "key refused (401), last resort until ") })
 	if out := c.ok("upstreams"); strings.Contains(out, "secret") {
 		t.Errorf("printed\n%s", out)
 	}

@@ -80,7 +80,7 @@ type deadShowCommand struct {
 // Run shows a dead letter. It shows the request only with --body.
 func (c deadShowCommand) Run(ctx context.Context, o *Operator, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		answer, err := call.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: c.Sequence})
+		answer, err := call.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: c.Sequence, WithoutData: !c.Body})
 		if err != nil {
 			return answered(err)
 		}

@@ -75,7 +75,7 @@ func keyState(u *genbusv1.UpstreamState, k *genbusv1.UpstreamKeyState) string {
 	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_HALF_OPEN:
 		return "breaker half open"
 	case k.GetCooldownUntil() != nil:
-		return "key refused" + by + ", not used until " + moment(k.GetCooldownUntil())
+		return "key refused" + by + ", last resort until " + moment(k.GetCooldownUntil())
 	case k.GetPausedUntil() != nil:
 		return "paused" + by + " until " + moment(k.GetPausedUntil())
 	case u.GetPausedUntil() != nil:

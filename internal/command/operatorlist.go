@@ -174,7 +174,10 @@ func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
 		rows = append(rows, cells("calls", failuresLine(h.GetCallsFailed(), h.GetLastCallErrorAt(), h.GetLastCallError())))
 	}
 	if e := m.GetError(); e != nil {
-		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()), cells("to do", remedy(e.GetCode())))
+		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
+		if len(m.GetReplacedBy()) == 0 {
+			rows = append(rows, cells("to do", remedy(e.GetCode())))
+		}
 	}
 	if err := p.table("FIELD\tVALUE", rows); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,6 @@ const (
 	indexPatience = 2 * time.Minute
 	nearlyFull    = 0.8
 	storeFilling  = 0.9
-	manyRefusals  = 100
 )
 
 // findings derives what needs attention. Its methods write the sentences that the API, the commands
@@ -185,7 +185,7 @@ func (f findings) deadLetters() []*genbusv1.Attention {
 	}
 	if n := d.GetOutcomeUnknown(); n > 0 {
 		entry.Affects += fmt.Sprintf(" The outcome of %d is unknown: the upstream may have charged without a result.", n)
-		entry.Action = "Look for the tasks with unknown outcomes at the upstream. Attach those that it has, and redrive the others."
+		entry.Action = "Look for the tasks with unknown outcomes at the upstream. Attach those that it has. Redrive the others once the upstream works again."
 		entry.Command += " --code " + string(errcode.SubmissionUnknown)
 		entry.Console += "?code=" + string(errcode.SubmissionUnknown)
 	}
@@ -221,7 +221,7 @@ func (f findings) openBreakers() (out []*genbusv1.Attention) {
 		}
 		out = append(out, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_BREAKER_OPEN, Subject: "upstream " + h.GetName(), Since: s.since,
-			Affects: affects + "." + f.waitingFor(h.GetName()),
+			Affects: affects + "." + f.unfinishedOn(h.GetName()),
 			Action:  "The next successful trial closes the breaker. If none succeeds, take the upstream out of its routes, or pause them.",
 			Command: "genbus operator upstreams", Console: consolePath + "/upstreams",
 		})
@@ -229,22 +229,22 @@ func (f findings) openBreakers() (out []*genbusv1.Attention) {
 	return out
 }
 
-// waitingFor says how many jobs wait on the routes of an upstream. It is empty if the routes could
-// not be read.
-func (f findings) waitingFor(upstream string) string {
+// unfinishedOn says how many jobs the routes of an upstream have. Held ones may wait for the upstream
+// too. It is empty if the routes could not be read.
+func (f findings) unfinishedOn(upstream string) string {
 	var names []string
-	var waiting uint64
+	var jobs uint64
 	for _, r := range f.overview.GetRoutes() {
 		route, _ := f.config.RouteNamed(r.GetRoute().GetKind(), r.GetRoute().GetName())
 		if slices.ContainsFunc(route.Upstreams, func(t config.Target) bool { return t.Name == upstream }) {
 			names = append(names, routeName(route.Kind, route.Name))
-			waiting += r.GetRoute().GetWaiting()
+			jobs += r.GetRoute().GetWaiting() + r.GetRoute().GetInHand()
 		}
 	}
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" %s %s on %s.", plural.Count(waiting, "job"), plural.Form(waiting, "waits", "wait"), strings.Join(names, ", "))
+	return fmt.Sprintf(" %s on %s.", plural.Count(jobs, "unfinished job"), strings.Join(names, ", "))
 }
 
 func routeName(kind, name string) string { return kind + " route " + name }
@@ -273,18 +273,28 @@ func (f findings) refusedKeys() (out []*genbusv1.Attention) {
 				others++
 			}
 		}
-		rest := "It has no other key, so jobs that only it serves fail."
+		rest := "It has no other key, so each job tries this one and fails."
 		if others > 0 {
 			rest = fmt.Sprintf("Its %s %s the jobs.", plural.Count(others, "other key"), plural.Form(others, "takes", "take"))
 		}
-		by := ""
+		by, action := "", "Top up the account at the upstream, or put another key in its place and reload the configuration (SIGHUP)."
 		if status[name] != 0 {
 			by = fmt.Sprintf(" with HTTP %d", status[name])
 		}
+		if status[name] == http.StatusUnauthorized {
+			action = "Put a valid key in its place, and reload the configuration (SIGHUP)."
+		}
+		if others == 0 {
+			action += " Until then, pause the routes, so that jobs wait instead of failing."
+		}
+		which := "only key of upstream " + name.upstream
+		if name.key != "" {
+			which = "key " + name.upstream + "/" + name.key
+		}
 		out = append(out, &genbusv1.Attention{
-			Reason: genbusv1.Attention_REASON_KEY_REFUSED, Subject: "key " + strings.TrimSuffix(name.upstream+"/"+name.key, "/"), Since: s.since,
+			Reason: genbusv1.Attention_REASON_KEY_REFUSED, Subject: which, Since: s.since,
 			Affects: fmt.Sprintf("Upstream %s refused it%s%s. %s", name.upstream, by, s.share(f.replicas), rest),
-			Action:  "Top up the account at the upstream, or replace the key under the same name and reload the configuration.",
+			Action:  action,
 			Command: "genbus operator upstreams", Console: consolePath + "/upstreams",
 		})
 	}
@@ -297,11 +307,15 @@ func (f findings) missingReplicas() (out []*genbusv1.Attention) {
 	if f.err != nil {
 		return nil
 	}
+	var longest time.Duration
+	for _, r := range f.config.Routes {
+		longest = max(longest, r.AckWait)
+	}
 	for _, r := range f.overview.GetSilent() {
 		out = append(out, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica " + cmp.Or(r.GetAddress(), r.GetId()), Since: r.GetHeardAt(),
-			Affects: fmt.Sprintf("It does not answer; %s. Its jobs are taken over within the ack_wait of the routes.",
-				plural.Count(len(f.replicas), "replica")+plural.Form(len(f.replicas), " does", " do")),
+			Affects: fmt.Sprintf("It does not answer; %s. If it was killed, another one takes over its jobs within %.0f s (ack_wait).",
+				plural.Count(len(f.replicas), "replica")+plural.Form(len(f.replicas), " does", " do"), longest.Seconds()),
 			Action:  "Start it again, and look for the cause in its log. It is listed until another replica replaces it, for 3 minutes at most.",
 			Command: "genbus operator replicas", Console: consolePath + "/replicas",
 		})
@@ -363,10 +377,6 @@ func (f findings) tenantsAtLimit() (out []*genbusv1.Attention) {
 		if share := used(t.GetStoredBytes(), t.GetMaxStoredBytes()); share >= storeFilling {
 			affects = append(affects, fmt.Sprintf("It uses %d %% of its %s of storage (limits.bodies_bytes). At 100 %%, genbus refuses its jobs.", int(share*100), config.Size(t.GetMaxStoredBytes())))
 			actions = append(actions, "Erase ended jobs, or raise limits.bodies_bytes.")
-		}
-		if n := t.GetRefusedLastHour(); n >= manyRefusals {
-			affects = append(affects, fmt.Sprintf("Its limits refused %s in the last hour.", plural.Count(n, "request")))
-			actions = append(actions, "Ask the tenant to send less, or raise its limits.")
 		}
 		if affects == nil {
 			continue

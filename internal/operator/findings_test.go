@@ -39,14 +39,14 @@ func threeReplicas(t *testing.T) findings {
 		})
 	}
 	for _, name := range []string{"film", "trailer"} {
-		f.overview.Routes = append(f.overview.Routes, &genbusv1.RouteOverview{Route: &genbusv1.RouteState{Kind: "video", Name: name, Waiting: 6}})
+		f.overview.Routes = append(f.overview.Routes, &genbusv1.RouteOverview{Route: &genbusv1.RouteState{Kind: "video", Name: name, Waiting: 6, InHand: 1}})
 	}
 	f.streams = []streamFill{
 		{&genbusv1.StreamState{Name: "GENBUS_WORK", Used: 0.79}, 1},
 		{&genbusv1.StreamState{Name: "GENBUS_USAGE", Used: 0.9, DropsOld: true}, 1}, // messages expire by age
 	}
 	f.tenants = []*genbusv1.TenantState{
-		{Tenant: "unlimited", Unfinished: 1e6}, {Tenant: "below", Unfinished: 4, MaxJobs: 5, StoredBytes: 89, MaxStoredBytes: 100, RefusedLastHour: 99},
+		{Tenant: "unlimited", Unfinished: 1e6}, {Tenant: "below", Unfinished: 4, MaxJobs: 5, StoredBytes: 89, MaxStoredBytes: 100},
 	}
 	return f
 }
@@ -150,7 +150,7 @@ func TestFindings(t *testing.T) {
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_DEAD_LETTERS, Subject: "failed jobs", Since: later,
 			Affects: "6 failed jobs wait for a decision. The outcome of 2 is unknown: the upstream may have charged without a result. The code of 1 was not read.",
-			Action:  "Look for the tasks with unknown outcomes at the upstream. Attach those that it has, and redrive the others.",
+			Action:  "Look for the tasks with unknown outcomes at the upstream. Attach those that it has. Redrive the others once the upstream works again.",
 			Command: "genbus operator dead list --code submission_outcome_unknown", Console: "/console/decisions?code=submission_outcome_unknown",
 		}},
 		"another dead letter": {func(f findings) { f.overview.DeadLetters.Other = 1 }, &genbusv1.Attention{
@@ -164,7 +164,7 @@ func TestFindings(t *testing.T) {
 			up(f, 2).Breaker, up(f, 2).BreakerSince, up(f, 2).CallsFailed, up(f, 2).LastError, up(f, 2).LastErrorAt = halfOpen, long, 3, "status 503", later
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_BREAKER_OPEN, Subject: "upstream main", Since: long,
-			Affects: "It gets only trial jobs on 2 of 3 replicas. 8 of 30 calls in the last 5 minutes failed, the last one with status 503. 12 jobs wait on video route film, video route trailer.",
+			Affects: "It gets only trial jobs on 2 of 3 replicas. 8 of 30 calls in the last 5 minutes failed, the last one with status 503. 14 unfinished jobs on video route film, video route trailer.",
 			Action:  "The next successful trial closes the breaker. If none succeeds, take the upstream out of its routes, or pause them.",
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
@@ -185,23 +185,23 @@ func TestFindings(t *testing.T) {
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_KEY_REFUSED, Subject: "key main/k2", Since: long,
 			Affects: "Upstream main refused it with HTTP 401 on 1 of 3 replicas. Its 1 other key takes the jobs.",
-			Action:  "Top up the account at the upstream, or replace the key under the same name and reload the configuration.",
+			Action:  "Put a valid key in its place, and reload the configuration (SIGHUP).",
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
 		"the only key of the only replica": {func(f findings) {
 			f.replicas = f.replicas[:1]
 			up(f, 0).Keys = []*genbusv1.UpstreamKeyState{{CooldownUntil: timestamppb.New(now), HttpStatus: 402}}
 		}, &genbusv1.Attention{
-			Reason: genbusv1.Attention_REASON_KEY_REFUSED, Subject: "key main",
-			Affects: "Upstream main refused it with HTTP 402. It has no other key, so jobs that only it serves fail.",
-			Action:  "Top up the account at the upstream, or replace the key under the same name and reload the configuration.",
+			Reason: genbusv1.Attention_REASON_KEY_REFUSED, Subject: "only key of upstream main",
+			Affects: "Upstream main refused it with HTTP 402. It has no other key, so each job tries this one and fails.",
+			Action:  "Top up the account at the upstream, or put another key in its place and reload the configuration (SIGHUP). Until then, pause the routes, so that jobs wait instead of failing.",
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
 		"a missing replica": {func(f findings) {
 			f.overview.Silent = []*genbusv1.SilentReplica{{Id: "r9", Address: "host-9:8080", HeardAt: later}}
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica host-9:8080", Since: later,
-			Affects: "It does not answer; 3 replicas do. Its jobs are taken over within the ack_wait of the routes.",
+			Affects: "It does not answer; 3 replicas do. If it was killed, another one takes over its jobs within 60 s (ack_wait).",
 			Action:  "Start it again, and look for the cause in its log. It is listed until another replica replaces it, for 3 minutes at most.",
 			Command: "genbus operator replicas", Console: "/console/replicas",
 		}},
@@ -235,12 +235,12 @@ func TestFindings(t *testing.T) {
 			Action:  "Let jobs end, cancel some, or raise its max_jobs.",
 			Command: "genbus operator jobs list --status unfinished --tenant acme", Console: "/console/tenants",
 		}},
-		"a tenant with a full store and refusals": {func(f findings) {
-			f.tenants = []*genbusv1.TenantState{{Tenant: "acme", StoredBytes: 19 << 30, MaxStoredBytes: 20 << 30, RefusedLastHour: 100}}
+		"a tenant with a full store": {func(f findings) {
+			f.tenants = []*genbusv1.TenantState{{Tenant: "acme", StoredBytes: 19 << 30, MaxStoredBytes: 20 << 30}}
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_TENANT_AT_LIMIT, Subject: "tenant acme",
-			Affects: "It uses 95 % of its 20GiB of storage (limits.bodies_bytes). At 100 %, genbus refuses its jobs. Its limits refused 100 requests in the last hour.",
-			Action:  "Erase ended jobs, or raise limits.bodies_bytes. Ask the tenant to send less, or raise its limits.",
+			Affects: "It uses 95 % of its 20GiB of storage (limits.bodies_bytes). At 100 %, genbus refuses its jobs.",
+			Action:  "Erase ended jobs, or raise limits.bodies_bytes.",
 			Command: "genbus operator tenants", Console: "/console/tenants",
 		}},
 	} {

@@ -225,7 +225,7 @@ func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.JobN
 	case m.GetTenant() != "":
 		return p.requested(ctx, m)
 	}
-	return subject.JobName{}, errcode.New(errcode.NotFound, "the job index has no job with the ID %q; if it is the request ID of an old job, set the tenant too", errcode.Clip(m.GetId(), 64))
+	return subject.JobName{}, errcode.New(errcode.NotFound, "the job index has no job with the ID %q; the beginning of a job ID needs its kind and four more characters, and the request ID of an old job needs the tenant", errcode.Clip(m.GetId(), 64))
 }
 
 // maxNamed bounds the number of jobs that an error names for an ambiguous ID.

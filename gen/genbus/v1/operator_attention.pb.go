@@ -39,22 +39,21 @@ const (
 	// A stream that refuses new messages when full has used 80 % of its limit. For the task log
 	// and dead letters, that is the limit at which genbus refuses jobs.
 	Attention_REASON_STREAM_FULL Attention_Reason = 3
+	// The circuit breaker of an upstream is open or half open.
+	Attention_REASON_BREAKER_OPEN Attention_Reason = 4
+	// An upstream refused a key (401, 402, 403 or a quota), and the cooldown is not over.
+	Attention_REASON_KEY_REFUSED Attention_Reason = 5
 	// Dead letters of jobs wait for a decision. Those with unknown outcomes may have been
 	// charged.
-	Attention_REASON_DEAD_LETTERS Attention_Reason = 4
-	// The circuit breaker of an upstream is open or half open.
-	Attention_REASON_BREAKER_OPEN Attention_Reason = 5
-	// An upstream refused a key (401, 402, 403 or a quota), and the cooldown is not over.
-	Attention_REASON_KEY_REFUSED Attention_Reason = 6
+	Attention_REASON_DEAD_LETTERS Attention_Reason = 6
 	// A replica does not answer.
 	Attention_REASON_REPLICA_MISSING Attention_Reason = 7
 	// A route is paused.
 	Attention_REASON_ROUTE_PAUSED Attention_Reason = 8
 	// A route has jobs but is not configured, and no replica waits for its jobs.
 	Attention_REASON_ROUTE_UNCONFIGURED Attention_Reason = 9
-	// A tenant has max_jobs unfinished jobs, 90 % of limits.bodies_bytes, or 100 requests refused
-	// by its limits within the last hour. Only the 100 tenants with the most unfinished jobs are
-	// examined.
+	// A tenant has max_jobs unfinished jobs or 90 % of limits.bodies_bytes. Only the 100 tenants
+	// with the most unfinished jobs are examined.
 	Attention_REASON_TENANT_AT_LIMIT Attention_Reason = 10
 	// A stream drops messages before their max_age, because it has used 80 % of its limit.
 	Attention_REASON_STREAM_DROPS_OLD Attention_Reason = 11
@@ -67,9 +66,9 @@ var (
 		1:  "REASON_NOT_READY",
 		2:  "REASON_INDEX_NOT_READY",
 		3:  "REASON_STREAM_FULL",
-		4:  "REASON_DEAD_LETTERS",
-		5:  "REASON_BREAKER_OPEN",
-		6:  "REASON_KEY_REFUSED",
+		4:  "REASON_BREAKER_OPEN",
+		5:  "REASON_KEY_REFUSED",
+		6:  "REASON_DEAD_LETTERS",
 		7:  "REASON_REPLICA_MISSING",
 		8:  "REASON_ROUTE_PAUSED",
 		9:  "REASON_ROUTE_UNCONFIGURED",
@@ -81,9 +80,9 @@ var (
 		"REASON_NOT_READY":          1,
 		"REASON_INDEX_NOT_READY":    2,
 		"REASON_STREAM_FULL":        3,
-		"REASON_DEAD_LETTERS":       4,
-		"REASON_BREAKER_OPEN":       5,
-		"REASON_KEY_REFUSED":        6,
+		"REASON_BREAKER_OPEN":       4,
+		"REASON_KEY_REFUSED":        5,
+		"REASON_DEAD_LETTERS":       6,
 		"REASON_REPLICA_MISSING":    7,
 		"REASON_ROUTE_PAUSED":       8,
 		"REASON_ROUTE_UNCONFIGURED": 9,
@@ -162,10 +161,10 @@ type ListAttentionResponse struct {
 	// When the list was built. Tenants and streams are up to 10 s older, and unconfigured routes
 	// up to a minute.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// The entries, worst first: by reason, in the order of Attention.Reason. That order begins
-	// with what stops the jobs of all tenants, then what may have cost money, then what stops
-	// some jobs; what only shortens a history comes last. Entries with the same reason: the
-	// oldest first, those without a time last.
+	// The entries, by reason, in the order of Attention.Reason. That order begins with what stops
+	// the jobs of all tenants. Then come upstreams and keys, before the dead letters that they
+	// cause, and then what stops some jobs. What only shortens a history comes last. Entries with
+	// the same reason: the oldest first, those without a time last.
 	Entries []*Attention `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Parts that could not be read, so their entries are missing: "routes"; "index";
 	// "dead_letters"; "replicas" (with upstreams and failed checks); "orphans" (unconfigured
@@ -351,9 +350,9 @@ const file_genbus_v1_operator_attention_proto_rawDesc = "" +
 	"\x10REASON_NOT_READY\x10\x01\x12\x1a\n" +
 	"\x16REASON_INDEX_NOT_READY\x10\x02\x12\x16\n" +
 	"\x12REASON_STREAM_FULL\x10\x03\x12\x17\n" +
-	"\x13REASON_DEAD_LETTERS\x10\x04\x12\x17\n" +
-	"\x13REASON_BREAKER_OPEN\x10\x05\x12\x16\n" +
-	"\x12REASON_KEY_REFUSED\x10\x06\x12\x1a\n" +
+	"\x13REASON_BREAKER_OPEN\x10\x04\x12\x16\n" +
+	"\x12REASON_KEY_REFUSED\x10\x05\x12\x17\n" +
+	"\x13REASON_DEAD_LETTERS\x10\x06\x12\x1a\n" +
 	"\x16REASON_REPLICA_MISSING\x10\a\x12\x17\n" +
 	"\x13REASON_ROUTE_PAUSED\x10\b\x12\x1d\n" +
 	"\x19REASON_ROUTE_UNCONFIGURED\x10\t\x12\x1a\n" +
