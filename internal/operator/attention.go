@@ -14,7 +14,6 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/jobtable"
 	"github.com/genbus/genbus/internal/parts"
@@ -89,7 +88,7 @@ func (p *Attention) List(ctx context.Context) (*genbusv1.ListAttentionResponse, 
 	if len(out.GetEntries()) == 0 && f.err != nil {
 		return nil, f.err
 	}
-	if errors.Is(f.noIndex, jobindex.ErrCatchingUp) { // known, and listed unless it is normal
+	if found.withoutIndex() { // known, and listed unless it is normal
 		out.Missing = slices.DeleteFunc(out.GetMissing(), func(part string) bool { return part == partIndex })
 	}
 	for _, part := range []struct {

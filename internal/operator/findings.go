@@ -103,9 +103,15 @@ func (f findings) notReady() (out []*genbusv1.Attention) {
 	return out
 }
 
+// withoutIndex reports whether no replica has the index ready. The error of the index does not prove
+// it: a replica that has just started does not know yet whom to ask.
+func (f findings) withoutIndex() bool {
+	return errors.Is(f.noIndex, jobindex.ErrCatchingUp) && !slices.ContainsFunc(f.replicas, (*genbusv1.ReplicaState).GetIndexReady)
+}
+
 func (f findings) indexNotReady(now time.Time) []*genbusv1.Attention {
 	old := slices.ContainsFunc(f.replicas, func(r *genbusv1.ReplicaState) bool { return now.Sub(r.GetStartedAt().AsTime()) >= indexPatience })
-	if !old || !errors.Is(f.noIndex, jobindex.ErrCatchingUp) {
+	if !old || !f.withoutIndex() {
 		return nil
 	}
 	return []*genbusv1.Attention{{

@@ -75,6 +75,11 @@ func TestAHealthyServiceNeedsNoAttention(t *testing.T) {
 	for _, r := range f.replicas {
 		r.StartedAt = long
 	}
+	f.replicas[2].IndexReady = true
+	if got := f.listed(); len(got) > 0 {
+		t.Errorf("while another replica has the index: %v", got)
+	}
+	f.replicas[2].IndexReady = false
 	f.noIndex = errors.New("no answer")
 	if got := f.listed(); len(got) > 0 {
 		t.Errorf("while the index is unknown: %v", got)
@@ -118,7 +123,12 @@ func TestFindings(t *testing.T) {
 			Action:  "Bring the NATS servers back; most of them must run. Replicas need no restart.",
 			Command: "nats stream report", Console: "/console/streams",
 		}},
-		"no replica has the index": {func(f findings) { f.noIndex = jobindex.ErrCatchingUp }, &genbusv1.Attention{
+		"no replica has the index": {func(f findings) {
+			f.noIndex = jobindex.ErrCatchingUp
+			for _, r := range f.replicas {
+				r.IndexReady = false
+			}
+		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_INDEX_NOT_READY, Subject: "job index",
 			Affects: "None of 3 replicas has read the job log completely. Lists fail, max_jobs is enforced only approximately, and jobs that no replica holds do not end at their deadlines.",
 			Action:  `If it stays, search the logs of the replicas for "could not read job index from log", and check that not every replica has the setting index: off.`,
