@@ -172,9 +172,12 @@ func (h *Health) note(r *round) {
 	}
 }
 
-// Failing returns the checks that failed in the latest round. Unlike ReadyForJobs, it runs no
-// checks and ignores draining.
+// Failing returns the checks that failed in the latest round, or none while draining. Unlike
+// ReadyForJobs, it runs no checks.
 func (h *Health) Failing() []Failure {
+	if h.draining.Load() {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failing

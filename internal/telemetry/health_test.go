@@ -156,6 +156,12 @@ func TestHealthFailing(t *testing.T) {
 			}
 			pass(time.Second)
 		}
+		p.set(errors.New("full"))
+		h.ReadyForJobs(t.Context())
+		h.SetDraining()
+		if got := h.Failing(); got != nil {
+			t.Errorf("while draining: %v", got)
+		}
 	})
 }
 
