@@ -158,13 +158,22 @@ func (p *Attention) fillStreams(ctx context.Context) (out []streamFill, err erro
 		s := streamFill{streamState(i), broker.History(i)}
 		switch streamWord(s.GetName()) {
 		case "tasks":
-			s.Used = used(uint64(log.Used+log.Reserved+log.Granted), log.AdmitLimit())
+			s.Used = logFill(log)
 		case wordDead:
 			s.Used = used(s.GetBytes(), int64(p.deadLetters.Limit(s.GetMaxBytes())))
 		}
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// logFill returns the fraction of the task log's limit for new jobs that is used or reserved. If the
+// disk leaves no space below the limit, the log is full.
+func logFill(f joblog.Figures) float64 {
+	if f.Max > 0 && f.AdmitLimit() == 0 {
+		return 1
+	}
+	return used(uint64(f.Used+f.Reserved+f.Granted), f.AdmitLimit())
 }
 
 // list returns all findings, worst first.

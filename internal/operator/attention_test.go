@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -137,6 +138,23 @@ func TestAttentionWithoutABroker(t *testing.T) {
 	r.attention.overview.Outdate()
 	if got, err := r.attention.List(t.Context()); err != nil || len(got.GetEntries()) != 1 || got.GetEntries()[0].GetReason() != genbusv1.Attention_REASON_NOT_READY {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestLogFill checks that a log that its disk cannot hold is full, and that one without a limit is not.
+func TestLogFill(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		figures joblog.Figures
+		want    float64
+	}{
+		"half":          {joblog.Figures{Max: 1000, Used: 200, Reserved: 150, Granted: 50}, 0.5},
+		"a full disk":   {joblog.Figures{Max: 1000, Short: 900, Used: 1}, 1},
+		"without limit": {joblog.Figures{Max: -1, Used: 1}, 0},
+	} {
+		if got := logFill(row.figures); got != row.want {
+			t.Errorf("%s: %f", name, got)
+		}
 	}
 }
 
