@@ -136,8 +136,8 @@ func streamWord(name string) string {
 // limit.
 var whenFull = map[string]struct{ limit, effect string }{
 	"requests": {"nats.streams.requests.max_msgs or max_bytes", "NATS refuses requests to the inbox."},
-	"work":     {"nats.streams.work.max_msgs", "genbus refuses new jobs."},
-	"wait":     {"nats.streams.work.max_msgs", "genbus refuses new jobs."},
+	"work":     {"nats.streams.work.max_msgs or max_bytes", "genbus refuses new jobs."},
+	"wait":     {"nats.streams.work.max_msgs or max_bytes", "genbus refuses new jobs."},
 	"tasks":    {"nats.streams.tasks.max_bytes", "genbus refuses new jobs."},
 	"dead":     {"nats.streams.dead.max_bytes", "genbus submits no more videos."},
 	"ops":      {"nats.streams.ops.max_bytes", "genbus refuses operator actions."},
@@ -221,13 +221,13 @@ func (f findings) openBreakers() (out []*genbusv1.Attention) {
 		if len(s.replicas) == 0 {
 			continue
 		}
-		affects := fmt.Sprintf("It gets only trial jobs%s. %d of %s in the last 5 minutes failed", s.share(f.replicas), h.GetCallsFailed(), plural.Count(h.GetCalls(), "call"))
-		if last.GetLastError() != "" {
-			affects += ", the last one with " + last.GetLastError()
+		affects := fmt.Sprintf("It gets only trial jobs%s. %d of %s in the last 5 minutes failed.", s.share(f.replicas), h.GetCallsFailed(), plural.Count(h.GetCalls(), "call"))
+		if last.GetLastError() != "" { // possibly older
+			affects += " Last failure: " + last.GetLastError() + "."
 		}
 		out = append(out, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_BREAKER_OPEN, Subject: "upstream " + h.GetName(), Since: s.since,
-			Affects: affects + "." + f.unfinishedOn(h.GetName()),
+			Affects: affects + f.unfinishedOn(h.GetName()),
 			Action:  "The next successful trial closes the breaker. If none succeeds, take the upstream out of its routes, or pause them.",
 			Command: "genbus operator upstreams", Console: consolePath + "/upstreams",
 		})
@@ -273,15 +273,22 @@ func (f findings) refusedKeys() (out []*genbusv1.Attention) {
 		}
 	}
 	for name, s := range seen {
-		others := 0
+		others, refused := 0, 0
 		for other := range all {
-			if other.upstream == name.upstream && seen[other] == nil {
+			switch {
+			case other.upstream != name.upstream || other == name:
+			case seen[other] == nil:
 				others++
+			default:
+				refused++
 			}
 		}
 		rest := "It has no other key, so each job tries this one and fails."
-		if others > 0 {
+		switch {
+		case others > 0:
 			rest = fmt.Sprintf("Its %s %s the jobs.", plural.Count(others, "other key"), plural.Form(others, "takes", "take"))
+		case refused > 0:
+			rest = fmt.Sprintf("It refused its %s too, so each job tries one of them and fails.", plural.Count(refused, "other key"))
 		}
 		by, action := "", "Top up the account at the upstream, or put another key in its place and reload the configuration (SIGHUP)."
 		if status[name] != 0 {

@@ -137,7 +137,7 @@ func TestFindings(t *testing.T) {
 		"a stream that refuses": {func(f findings) { stream(f, &genbusv1.StreamState{Name: "GENBUS_WORK", Used: 0.8}, 1) }, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_STREAM_FULL, Subject: "stream GENBUS_WORK",
 			Affects: "80 % of its capacity is used or reserved. At 100 %, genbus refuses new jobs.",
-			Action:  "Raise nats.streams.work.max_msgs on all replicas, and restart them one at a time.",
+			Action:  "Raise nats.streams.work.max_msgs or max_bytes on all replicas, and restart them one at a time.",
 			Command: "genbus operator streams", Console: "/console/streams",
 		}},
 		"the stream of dead letters": {func(f findings) { stream(f, &genbusv1.StreamState{Name: "GENBUS_DEAD", Used: 1}, 1) }, &genbusv1.Attention{
@@ -174,7 +174,7 @@ func TestFindings(t *testing.T) {
 			up(f, 2).Breaker, up(f, 2).BreakerSince, up(f, 2).CallsFailed, up(f, 2).LastError, up(f, 2).LastErrorAt = halfOpen, long, 3, "status 503", later
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_BREAKER_OPEN, Subject: "upstream main", Since: long,
-			Affects: "It gets only trial jobs on 2 of 3 replicas. 8 of 30 calls in the last 5 minutes failed, the last one with status 503. 14 unfinished jobs on video route film, video route trailer.",
+			Affects: "It gets only trial jobs on 2 of 3 replicas. 8 of 30 calls in the last 5 minutes failed. Last failure: status 503. 14 unfinished jobs on video route film, video route trailer.",
 			Action:  "The next successful trial closes the breaker. If none succeeds, take the upstream out of its routes, or pause them.",
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
@@ -265,6 +265,28 @@ func TestFindings(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestAllKeysAreRefused checks that the entry of a refused key does not deny the other one, which is
+// refused as well.
+func TestAllKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	f := threeReplicas(t)
+	for i, k := range f.replicas[1].GetUpstreams()[0].GetKeys() {
+		k.CooldownUntil, k.HttpStatus = timestamppb.New(now), []int32{401, 402}[i]
+	}
+	f.replicas[1].Upstreams = append(f.replicas[1].Upstreams, &genbusv1.UpstreamState{Name: "other", Keys: []*genbusv1.UpstreamKeyState{{Name: "k1"}}})
+	var got []string
+	for _, a := range f.listed() {
+		got = append(got, a.GetSubject()+": "+a.GetAffects())
+	}
+	want := []string{
+		"key main/k1: Upstream main refused it with HTTP 401 on 1 of 3 replicas. It refused its 1 other key too, so each job tries one of them and fails.",
+		"key main/k2: Upstream main refused it with HTTP 402 on 1 of 3 replicas. It refused its 1 other key too, so each job tries one of them and fails.",
+	}
+	if !slices.Equal(got, want) {
+		t.Error(got)
 	}
 }
 
