@@ -94,7 +94,11 @@ func object(r *genbusv1.AuditRecord) string {
 	case "PauseRoute":
 		return route + until(r) + reason(r)
 	case "FailOrphans":
-		return plural.Count(r.GetJobs(), "job") + " of unconfigured " + route
+		jobs := plural.Count(r.GetJobs(), "job")
+		if r.GetJobs() == 0 && r.GetOutcome() != genbusv1.AuditRecord_OUTCOME_DONE {
+			jobs = "jobs"
+		}
+		return jobs + " of unconfigured " + route
 	case "CancelJobs":
 		return counted(r, "job")
 	case "RedriveDeadLetters":

@@ -44,13 +44,16 @@ func TestSentences(t *testing.T) {
 		},
 		"ann resumed route chat/fast":                      {Action: "ResumeRoute", Kind: "chat", Route: "fast"},
 		"ann failed 1 job of unconfigured route video/old": {Action: "FailOrphans", Kind: "video", Route: "old", Jobs: 1},
-		"ann cancelled 17 of 20 jobs, 3 failed":            bulk("CancelJobs", 17, 20, 3),
-		"ann cancelled 0 of 0 jobs":                        bulk("CancelJobs", 0, 0, 0),
-		"ann tried to drop dead letters":                   {Action: "DropDeadLetters", Outcome: genbusv1.AuditRecord_OUTCOME_BEGUN, Bulk: &genbusv1.BulkAction{}},
-		"ann submitted 1 of 1 dead letter again":           bulk("RedriveDeadLetters", 1, 1, 0),
-		"ann dropped 2 of 2 dead letters":                  bulk("DropDeadLetters", 2, 2, 0),
-		"ann attached 2 of 3 upstream tasks, 1 failed":     bulk("AttachUpstreamTasks", 2, 3, 1),
-		"ann called MoveJob":                               {Action: "MoveJob"},
+		"ann tried to fail jobs of unconfigured route video/old": {
+			Action: "FailOrphans", Kind: "video", Route: "old", Outcome: genbusv1.AuditRecord_OUTCOME_REFUSED,
+		},
+		"ann cancelled 17 of 20 jobs, 3 failed":        bulk("CancelJobs", 17, 20, 3),
+		"ann cancelled 0 of 0 jobs":                    bulk("CancelJobs", 0, 0, 0),
+		"ann tried to drop dead letters":               {Action: "DropDeadLetters", Outcome: genbusv1.AuditRecord_OUTCOME_BEGUN, Bulk: &genbusv1.BulkAction{}},
+		"ann submitted 1 of 1 dead letter again":       bulk("RedriveDeadLetters", 1, 1, 0),
+		"ann dropped 2 of 2 dead letters":              bulk("DropDeadLetters", 2, 2, 0),
+		"ann attached 2 of 3 upstream tasks, 1 failed": bulk("AttachUpstreamTasks", 2, 3, 1),
+		"ann called MoveJob":                           {Action: "MoveJob"},
 	} {
 		r.Operator, r.Time = "ann", timestamppb.New(at)
 		if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_UNSPECIFIED {
