@@ -146,3 +146,17 @@ func FuzzParse(f *testing.F) {
 		built(s.Usage(n.Kind, n.Tenant, n.ID), err)
 	})
 }
+
+// TestParseWorkDurable checks that a consumer of another program names no route, because commands
+// that operators copy contain the name.
+func TestParseWorkDurable(t *testing.T) {
+	t.Parallel()
+	if k, route, ok := ParseWorkDurable(WorkDurable(Video, "film-2")); k != Video || route != "film-2" || !ok {
+		t.Errorf("%s %s, %t", k, route, ok)
+	}
+	for _, other := range []string{"video", "video-", "film-r", "video-$(reboot)"} {
+		if _, route, ok := ParseWorkDurable(other); ok {
+			t.Errorf("%s is of route %s", other, route)
+		}
+	}
+}

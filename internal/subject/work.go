@@ -49,7 +49,7 @@ func WorkDurable(k Kind, route string) string { return string(k) + "-" + route }
 func ParseWorkDurable(durable string) (k Kind, route string, ok bool) {
 	kind, route, found := strings.Cut(durable, "-")
 	k, err := parseKind(kind)
-	return k, route, found && err == nil && route != ""
+	return k, route, found && err == nil && CheckToken(route) == nil
 }
 
 // IntakeDurable names the durable consumer of one kind's inbox.
