@@ -146,10 +146,13 @@ func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known boo
 	return a.Jobs, err == nil
 }
 
-// ReplacedBy returns the IDs of the jobs that repeat a job, as in jobtable.Table.ReplacedBy. e is
-// the job's last entry. The list may lack jobs that were accepted a moment ago, and it is empty if no
-// replica with a ready index answers within 600 ms.
+// ReplacedBy returns the IDs of the jobs that repeat an ended job, as in jobtable.Table.ReplacedBy. e
+// is the job's last entry. The list may lack jobs that were accepted a moment ago, and it is empty if
+// no replica with a ready index answers within 600 ms.
 func (x *Index) ReplacedBy(ctx context.Context, e joblog.Entry) []string {
+	if !e.Terminal() {
+		return nil
+	}
 	n := e.Name()
 	job := jobtable.Replaced{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID, Created: e.Job.GetCreatedAt().AsTime().UnixNano()}
 	if r := x.keeper.ready(); r != nil {

@@ -497,7 +497,8 @@ func TestAnyReplicaSearches(t *testing.T) {
 func TestReplacementsAreListedByEveryReplica(t *testing.T) {
 	t.Parallel()
 	all, asks := threeReplicas(t)
-	old := cancelled(t, asks, submit(t, asks, "video_00"))
+	began := submit(t, asks, "video_00")
+	old := cancelled(t, asks, began)
 	if ids := asks.ReplacedBy(t.Context(), old); ids != nil {
 		t.Errorf("before a retry: %v", ids)
 	}
@@ -510,6 +511,9 @@ func TestReplacementsAreListedByEveryReplica(t *testing.T) {
 		eventually(t, "all list all", func() bool {
 			return slices.Equal(r.ReplacedBy(t.Context(), old), []string{"video_01", "video_02", "video_03", "video_04"})
 		})
+	}
+	if ids := asks.ReplacedBy(t.Context(), began); ids != nil {
+		t.Errorf("before its end: %v", ids)
 	}
 	erased := must[joblog.Entry](t)(asks.Get(t.Context(), videoName("video_02")))
 	if err := asks.Erase(t.Context(), erased); err != nil {

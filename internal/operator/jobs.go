@@ -295,9 +295,7 @@ func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobRes
 		}
 		out.History = append(out.History, shown)
 	}
-	if e.Terminal() {
-		out.ReplacedBy = p.Index.ReplacedBy(ctx, e)
-	}
+	out.ReplacedBy = p.Index.ReplacedBy(ctx, e)
 	out.WorkItem, err = p.place(ctx, e, history)
 	return out, err
 }

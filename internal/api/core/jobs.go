@@ -57,9 +57,6 @@ func (j *Jobs) Get(ctx context.Context, n subject.JobName) (joblog.Entry, error)
 
 // ReplacedBy returns the IDs of the jobs that repeat an ended job, as in Index.ReplacedBy.
 func (j *Jobs) ReplacedBy(ctx context.Context, e joblog.Entry) []string {
-	if !e.Terminal() {
-		return nil
-	}
 	return j.index.ReplacedBy(ctx, e)
 }
 
