@@ -369,10 +369,10 @@ func (f findings) unconfiguredRoutes() (out []*genbusv1.Attention) {
 		jobs := r.GetReady() + r.GetWaiting()
 		out = append(out, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_ROUTE_UNCONFIGURED, Subject: routeName(r.GetKind(), r.GetName()),
-			Affects: fmt.Sprintf("%s %s, the oldest since %s. The route is not configured, and no replica takes its jobs.",
+			Affects: fmt.Sprintf("%s %s, the oldest since %s. The route is not configured, and no replica asks for its jobs, though one with an older configuration may hold some.",
 				plural.Count(jobs, "job"), plural.Form(jobs, "waits", "wait"), r.GetOldest().AsTime().Format(time.RFC3339)),
-			Action:  "Configure the route again, or end its jobs.",
-			Command: fmt.Sprintf("genbus operator orphans fail %s %s --no-replica-serves-it", r.GetKind(), r.GetName()), Console: consolePath + "/routes",
+			Action:  "Make sure that no replica has an older configuration. Then configure the route again, or end its jobs (operator orphans fail).",
+			Command: "genbus operator orphans list", Console: consolePath + "/routes",
 		})
 	}
 	return out

@@ -233,9 +233,9 @@ func TestFindings(t *testing.T) {
 		}},
 		"an unconfigured route": {func(f findings) {}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_ROUTE_UNCONFIGURED, Subject: "video route wan",
-			Affects: "12 jobs wait, the oldest since 2026-01-01T00:00:00Z. The route is not configured, and no replica takes its jobs.",
-			Action:  "Configure the route again, or end its jobs.",
-			Command: "genbus operator orphans fail video wan --no-replica-serves-it", Console: "/console/routes",
+			Affects: "12 jobs wait, the oldest since 2026-01-01T00:00:00Z. The route is not configured, and no replica asks for its jobs, though one with an older configuration may hold some.",
+			Action:  "Make sure that no replica has an older configuration. Then configure the route again, or end its jobs (operator orphans fail).",
+			Command: "genbus operator orphans list", Console: "/console/routes",
 		}},
 		"a tenant with too many jobs": {func(f findings) {
 			f.tenants = []*genbusv1.TenantState{{Tenant: "acme", Unfinished: 5, MaxJobs: 5}}
