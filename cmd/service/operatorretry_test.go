@@ -29,6 +29,9 @@ func TestOperatorRetryCommand(t *testing.T) {
 	if !strings.HasPrefix(body, `{"`) || !strings.HasSuffix(body, "}\n") || !strings.Contains(body, "secret") {
 		t.Fatalf("printed %q", body)
 	}
+	if out, code := c.run("jobs", "body", old[:12]); code != command.ExitUsage || !strings.Contains(out, "fits job "+old+" of acme") {
+		t.Errorf("a part of the ID: %d %s", code, out)
+	}
 	if out, code := c.run("jobs", "body", old, "--reply"); code != command.ExitNotFound || !strings.Contains(out, "the reply of "+old+" is not stored") {
 		t.Errorf("%d %q", code, out)
 	}

@@ -11,14 +11,20 @@ import (
 
 // foundJob names a job on the command line by any of its IDs.
 type foundJob struct {
-	ID     string `arg:"" help:"Job ID (or its beginning), upstream task ID or request ID, if only one job has it."`
+	ID     string `arg:"" help:"Job ID; with --tenant, also its beginning, the upstream task ID or the request ID, if only one job has it."`
 	Tenant string `help:"Tenant of the job."`
 	Kind   string `help:"Kind, video or chat, if the request ID has both."`
 }
 
+// find returns the job. The index may not know that another ID than the job's own fits jobs of
+// several tenants, so such an ID needs the tenant.
 func (n foundJob) find(ctx context.Context, call operatorCall) (*genbusv1.JobSummary, error) {
 	answer, err := call.GetJob(ctx, &genbusv1.GetJobRequest{Id: n.ID, Tenant: n.Tenant, Kind: n.Kind})
-	return answer.GetJob(), answered(err)
+	j := answer.GetJob()
+	if err == nil && n.Tenant == "" && j.GetId() != n.ID {
+		return nil, WrongUse("%s is not a whole job ID and fits job %s of %s: name that job, or set --tenant", n.ID, j.GetId(), j.GetTenant())
+	}
+	return j, answered(err)
 }
 
 type jobsRetryCommand struct {

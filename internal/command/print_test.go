@@ -122,10 +122,10 @@ func TestUpstreamCountsAppearOnce(t *testing.T) {
 	}})
 	const want = `
 UPSTREAM  REPLICA  STATE                                                      HELD    WAITING  CALLS FAILED, 5 MIN  POLLS FAILED  LAST FAILURE
-a         n1:8080  in use                                                  1       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
-b/only    n1:8080  in use                                                  2       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
-c         n1:8080  in use                                                  -       -        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
-c/one     n1:8080  in use                                                  3       0        -                    -             -
+a         n1:8080  in use                                                     1       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+b/only    n1:8080  in use                                                     2       0        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+c         n1:8080  in use                                                     -       -        3 of 7               2 of 5        HTTP 503, 1970-01-01T00:00:00Z
+c/one     n1:8080  in use                                                     3       0        -                    -             -
 c/two     n1:8080  key refused (401), last resort until 1970-01-01T00:00:00Z  4 of 9  6        -                    -             -
 `
 	if diff := cmp.Diff(want[1:], out.String()); err != nil || diff != "" {
