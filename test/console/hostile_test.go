@@ -22,7 +22,8 @@ const scripts = `"><script>window.ran=1</script><img src=x onerror="window.ran=1
 // that is longer than a line.
 const hostile = "مرحبا \u202e" + scripts + "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
 
-// harmless fails if a page contains foreign elements or ran a script.
+// harmless fails if a page contains foreign elements, ran a script, or draws words of its own from
+// right to left.
 func (b *browser) harmless(name string) {
 	b.t.Helper()
 	if eval[bool](b, `"ran" in window`) {
@@ -30,6 +31,19 @@ func (b *browser) harmless(name string) {
 	}
 	if found := eval[string](b, `[...document.querySelectorAll("main script, main img, a[href^=javascript]")].map((e) => e.outerHTML).join(" ")`); found != "" {
 		b.t.Errorf("%s has %s", name, found)
+	}
+	if turned := eval[string](b, `(() => {
+		const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), range = document.createRange(), turned = [];
+		const left = (node, at) => { range.setStart(node, at); range.setEnd(node, at + 1); return range.getBoundingClientRect(); };
+		while (texts.nextNode()) {
+			const node = texts.currentNode, word = /[a-z]{2}/i.exec(node.data);
+			if (!word || node.data.includes("\u202e") || !node.parentElement.checkVisibility()) continue;
+			const first = left(node, word.index), second = left(node, word.index + 1);
+			if (first.top === second.top && second.left < first.left) turned.push(node.data);
+		}
+		return turned.join("; ");
+	})()`); turned != "" {
+		b.t.Errorf("%s draws from right to left: %s", name, turned)
 	}
 }
 
