@@ -69,7 +69,8 @@ function updateChildren(old, now) {
 
 // stream opens a source of events while the page is seen: a browser has few connections to a host,
 // and each open tab would keep one. It opens it again at once where the server ended it, and every
-// few seconds where the server refused or went away. lost is called for each of these.
+// few seconds where the server refused, went away or, as the caller of silent says, sends nothing.
+// lost is called for each of these.
 function stream(url, setUp, lost = () => {}) {
   const shortest = 5000;
   let source = null, over = false, opened = 0;
@@ -92,7 +93,7 @@ function stream(url, setUp, lost = () => {}) {
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   open();
-  return { end() { over = true; close(); }, go() { over = false; open(); }, silent() { opened = 0; lose(); } };
+  return { end() { over = true; close(); }, go() { over = false; open(); }, silent() { if (source) { opened = 0; lose(); } } };
 }
 
 function follow(main) {
