@@ -75,9 +75,9 @@ const opener = (doc, schema) => {
   return d;
 };
 
-const table = (heads, rows) => make("div", { class: "table", tabindex: 0 }, make("table", {},
+const table = (heads, rows) => make("div", { class: "table", tabindex: 0 }, make("table", { class: "cards" },
   make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", {}, h)))),
-  make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((c) => make("td", {}, c)))))));
+  make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((c, i) => make("td", heads[i] && i ? { "data-label": heads[i] } : {}, c)))))));
 
 const pretty = (v) => typeof v === "string" ? v : JSON.stringify(v, null, 2);
 const examplesOf = (media) => media.example !== undefined ? { "": media.example } : Object.fromEntries(Object.entries(media.examples || {}).map(([k, v]) => [k, v.value]));
