@@ -226,7 +226,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("after %s: %d %s", s.path, a.status, a.body)
 		}
 		if strings.HasSuffix(s.path, "/pause") {
-			shown := regexp.MustCompile(` since <time [^>]*>[^<]*</time> by ops, ends <time [^>]*>[^<]*</time> \(<bdi>&lt;repair&gt;</bdi>\)| Paused by ops until \S+: &lt;repair&gt;\.`)
+			shown := regexp.MustCompile(` for <time [^>]*>[^<]*</time> by ops, ends <time [^>]*>[^<]*</time> \(<bdi>&lt;repair&gt;</bdi>\)| Paused by ops until \S+: &lt;repair&gt;\.`)
 			for _, path := range []string{"", "/routes", "/jobs/video/acme/" + waiting} {
 				w.Await("the pause on page "+path, func() bool { return shown.MatchString(ops.get("/console" + path).body) })
 			}

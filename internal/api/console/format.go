@@ -113,7 +113,7 @@ func rate(calls, failed uint64) string {
 	if calls == 0 {
 		return "no calls"
 	}
-	return fmt.Sprintf("%.1f %% of %d", 100*float64(calls-min(failed, calls))/float64(calls), calls)
+	return fmt.Sprintf("%.1f %% of %d succeeded", 100*float64(calls-min(failed, calls))/float64(calls), calls)
 }
 
 // form returns the singular or plural form of a word for a count n, which may have any integer

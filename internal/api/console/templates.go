@@ -40,6 +40,7 @@ func parse(a assets) (map[string]*template.Template, error) {
 
 var functions = template.FuncMap{
 	"when":          when,
+	"since":         since,
 	"clock":         clock,
 	"span":          span,
 	"statusWord":    task.StatusWord,
