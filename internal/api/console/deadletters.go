@@ -48,7 +48,7 @@ func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
 func sequenceOf(r *http.Request) (uint64, error) {
 	seq, err := strconv.ParseUint(r.PathValue("sequence"), 10, 64)
 	if err != nil {
-		return 0, errcode.New(errcode.DeadLetterNotFound, "dead letter %s not found", errcode.Clip(r.PathValue("sequence"), 32))
+		return 0, errcode.New(errcode.DeadLetterNotFound, "dead letter %q not found", errcode.Clip(r.PathValue("sequence"), 32))
 	}
 	return seq, nil
 }
