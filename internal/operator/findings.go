@@ -181,7 +181,7 @@ func (f findings) deadLetters() []*genbusv1.Attention {
 	entry := &genbusv1.Attention{
 		Reason: genbusv1.Attention_REASON_DEAD_LETTERS, Subject: "failed jobs",
 		Affects: plural.Count(jobs, "failed job") + plural.Form(jobs, " waits", " wait") + " for a decision.",
-		Action:  "Look up the code of each dead letter, then attach, redrive or drop it.",
+		Action:  "Look up the code of each dead letter, then attach, retry (redrive) or drop it.",
 		Command: "genbus operator dead list", Console: consolePath + "/decisions",
 	}
 	for _, s := range f.streams {
@@ -191,7 +191,7 @@ func (f findings) deadLetters() []*genbusv1.Attention {
 	}
 	if n := d.GetOutcomeUnknown(); n > 0 {
 		entry.Affects += fmt.Sprintf(" The outcome of %d is unknown: the upstream may have charged without a result.", n)
-		entry.Action = "Look for the tasks with unknown outcomes at the upstream. Attach those that it has. Redrive the others once the upstream works again."
+		entry.Action = "Look for the tasks with unknown outcomes at the upstream. Attach those that it has. Retry (redrive) the others once the upstream works again."
 		entry.Command += " --code " + string(errcode.SubmissionUnknown)
 		entry.Console += "?code=" + string(errcode.SubmissionUnknown)
 	}

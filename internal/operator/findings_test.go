@@ -160,13 +160,13 @@ func TestFindings(t *testing.T) {
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_DEAD_LETTERS, Subject: "failed jobs", Since: later,
 			Affects: "6 failed jobs wait for a decision. The outcome of 2 is unknown: the upstream may have charged without a result. The code of 1 was not read.",
-			Action:  "Look for the tasks with unknown outcomes at the upstream. Attach those that it has. Redrive the others once the upstream works again.",
+			Action:  "Look for the tasks with unknown outcomes at the upstream. Attach those that it has. Retry (redrive) the others once the upstream works again.",
 			Command: "genbus operator dead list --code submission_outcome_unknown", Console: "/console/decisions?code=submission_outcome_unknown",
 		}},
 		"another dead letter": {func(f findings) { f.overview.DeadLetters.Other = 1 }, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_DEAD_LETTERS, Subject: "failed jobs",
 			Affects: "1 failed job waits for a decision.",
-			Action:  "Look up the code of each dead letter, then attach, redrive or drop it.",
+			Action:  "Look up the code of each dead letter, then attach, retry (redrive) or drop it.",
 			Command: "genbus operator dead list", Console: "/console/decisions",
 		}},
 		"breakers of one upstream": {func(f findings) {
