@@ -13,6 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // demo is a service with varied content: jobs in several states, a paused route, a refused upstream
@@ -64,12 +65,39 @@ func startDemo(t *testing.T) (*demo, *browser) {
 	b.goTo("/console/jobs")
 	b.until("jobs in their states", `["completed", "completed", "completed", "failed", "failed", "cancelled", "in progress", "queued", "queued", "queued"].every((s, i, all) =>
 		[...document.querySelectorAll("td .tag")].filter((e) => e.innerText.replace("_", " ") === s).length >= all.filter((o) => o === s).length)`)
+	d.past(t)
 	b.goTo("/console/decisions")
 	b.until("letters", `document.querySelectorAll("tbody tr").length === 3`)
 	b.goTo("/console/bulk?do=cancel&label=team%3Doutage")
 	b.leads(chromedp.Click(chromedp.CSS("main form button")))
 	b.shows("2 of 2 done")
 	return d, b
+}
+
+// past adds jobs of the last hour, which charts show.
+func (d *demo) past(t *testing.T) {
+	t.Helper()
+	var all []task.Event
+	for i, minutes := range []int{46, 36, 21, 21, 12, 5} {
+		at := time.Now().Add(-time.Duration(minutes) * time.Minute)
+		item := &genbusv1.WorkItem{
+			Id: subject.JobID(subject.Video, "acme", strconv.Itoa(i)), Kind: "video", Tenant: "acme", Route: "film", Model: "film-2",
+			Labels: map[string]string{"team": "film"}, AcceptedAt: timestamppb.New(at),
+		}
+		v, err := submitted(item, "studio", "main", "succeeded")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := task.Completed(v, at.Add(40*time.Second), task.Result{UpstreamStatus: "succeeded", Videos: []*genbusv1.Video{{}}})
+		if i == 3 {
+			end, err = task.FailedUpstream(v, at.Add(20*time.Second), failure("overloaded"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, task.FromWork(item), end)
+	}
+	d.events(all...)
 }
 
 // orphanedDeadLetter returns a dead letter of a video that the upstream accepted and no job
