@@ -86,7 +86,7 @@ func TestABulkAction(t *testing.T) {
 	b.click("#retry summary")
 	b.leads(chromedp.Click(chromedp.CSS("#retry button"), chromedp.NodeVisible))
 	b.shows("The request was submitted again")
-	b.shows("Repeats")
+	b.shows("Retry of")
 }
 
 // TestTwoClicksAreOneAction proves that the second click of a double click, made before the first

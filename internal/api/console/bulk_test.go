@@ -205,7 +205,7 @@ func TestSubmitAgain(t *testing.T) {
 	if first.status != http.StatusSeeOther || first.location != second.location || strings.HasPrefix(first.location, job) {
 		t.Fatalf("%d to %q %s, and then to %q", first.status, first.location, first.body, second.location)
 	}
-	if a := b.get(first.location); !strings.Contains(a.body, "<dt>Repeats</dt>") {
+	if a := b.get(first.location); !strings.Contains(a.body, "<dt>Retry of</dt>") {
 		t.Errorf("the new job: %s", a.body)
 	}
 	page := b.get(job + "/bodies")
