@@ -25,8 +25,10 @@ const consolePath = "/console"
 // Limits from which something needs attention, as documented in operator_attention.proto.
 const (
 	indexPatience = 2 * time.Minute
-	nearlyFull    = 0.8
-	storeFilling  = 0.9
+	// replicaPatience exceeds the interval of overviews, whose answers count as heard.
+	replicaPatience = 3 * time.Second
+	nearlyFull      = 0.8
+	storeFilling    = 0.9
 )
 
 // findings derives what needs attention. Its methods write the sentences that the API, the commands
@@ -221,7 +223,7 @@ func (f findings) openBreakers() (out []*genbusv1.Attention) {
 		if len(s.replicas) == 0 {
 			continue
 		}
-		affects := fmt.Sprintf("It gets only trial jobs%s. %d of %s in the last 5 minutes failed.", s.share(f.replicas), h.GetCallsFailed(), plural.Count(h.GetCalls(), "call"))
+		affects := fmt.Sprintf("genbus avoids it%s: jobs go to other upstreams of their routes, or wait. %d of %s in the last 5 minutes failed.", s.share(f.replicas), h.GetCallsFailed(), plural.Count(h.GetCalls(), "call"))
 		if last.GetLastError() != "" { // possibly older
 			affects += " Last failure: " + last.GetLastError() + "."
 		}
@@ -325,6 +327,9 @@ func (f findings) missingReplicas() (out []*genbusv1.Attention) {
 		longest = max(longest, r.AckWait)
 	}
 	for _, r := range f.overview.GetSilent() {
+		if f.overview.GetAsOf().AsTime().Sub(r.GetHeardAt().AsTime()) < replicaPatience {
+			continue // it missed one question on a busy machine
+		}
 		out = append(out, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica " + cmp.Or(r.GetAddress(), r.GetId()), Since: r.GetHeardAt(),
 			Affects: fmt.Sprintf("It does not answer; %s. If it was killed, another one takes over its jobs within %.0f s (ack_wait).",

@@ -31,7 +31,7 @@ func threeReplicas(t *testing.T) findings {
 	for _, name := range []string{"film", "trailer"} {
 		cfg.Routes = append(cfg.Routes, config.NewRoute(name, config.KindVideo, "main", name))
 	}
-	f := findings{facts: &facts{overview: &genbusv1.GetOverviewResponse{DeadLetters: &genbusv1.DeadLetterCounts{Rejected: 7}}}, fills: &fills{}, config: cfg}
+	f := findings{facts: &facts{overview: &genbusv1.GetOverviewResponse{AsOf: timestamppb.New(now), DeadLetters: &genbusv1.DeadLetterCounts{Rejected: 7}}}, fills: &fills{}, config: cfg}
 	for i := range 3 {
 		f.replicas = append(f.replicas, &genbusv1.ReplicaState{
 			Id: fmt.Sprint("r", i), Address: fmt.Sprintf("host-%d:8080", i), StartedAt: later, IndexReady: i > 0,
@@ -174,7 +174,7 @@ func TestFindings(t *testing.T) {
 			up(f, 2).Breaker, up(f, 2).BreakerSince, up(f, 2).CallsFailed, up(f, 2).LastError, up(f, 2).LastErrorAt = halfOpen, long, 3, "status 503", later
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_BREAKER_OPEN, Subject: "upstream main", Since: long,
-			Affects: "It gets only trial jobs on 2 of 3 replicas. 8 of 30 calls in the last 5 minutes failed. Last failure: status 503. 14 unfinished jobs on video route film, video route trailer.",
+			Affects: "genbus avoids it on 2 of 3 replicas: jobs go to other upstreams of their routes, or wait. 8 of 30 calls in the last 5 minutes failed. Last failure: status 503. 14 unfinished jobs on video route film, video route trailer.",
 			Action:  "The next successful trial closes the breaker. If none succeeds, take the upstream out of its routes, or pause them.",
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
@@ -185,7 +185,7 @@ func TestFindings(t *testing.T) {
 			f.overview.Routes = nil
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_BREAKER_OPEN, Subject: "upstream main",
-			Affects: "It gets only trial jobs on 3 of 3 replicas. 0 of 30 calls in the last 5 minutes failed.",
+			Affects: "genbus avoids it on 3 of 3 replicas: jobs go to other upstreams of their routes, or wait. 0 of 30 calls in the last 5 minutes failed.",
 			Action:  "The next successful trial closes the breaker. If none succeeds, take the upstream out of its routes, or pause them.",
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
@@ -208,7 +208,7 @@ func TestFindings(t *testing.T) {
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
 		"a missing replica": {func(f findings) {
-			f.overview.Silent = []*genbusv1.SilentReplica{{Id: "r9", Address: "host-9:8080", HeardAt: later}}
+			f.overview.Silent = []*genbusv1.SilentReplica{{Id: "r9", Address: "host-9:8080", HeardAt: later}, {Id: "slow", HeardAt: timestamppb.New(now.Add(-2 * time.Second))}}
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_REPLICA_MISSING, Subject: "replica host-9:8080", Since: later,
 			Affects: "It does not answer; 3 replicas do. If it was killed, another one takes over its jobs within 60 s (ack_wait).",

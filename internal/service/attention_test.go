@@ -191,8 +191,8 @@ func TestWhatNeedsAttention(t *testing.T) {
 		{"check task_log", "No replica accepts jobs: the task log has used "},
 		{"stream " + s.Names().Ops(), "At 100 %, genbus refuses operator actions."},
 		{"stream " + s.Names().Tasks(), "At 100 %, genbus refuses new jobs."},
-		{"upstream sandbox", "It gets only trial jobs. 3 of 3 calls in the last 5 minutes failed. Last failure: status 500"},
-		{"key sandbox", "Upstream sandbox refused it with HTTP 401. It has no other key"},
+		{"upstream sandbox", "genbus avoids it: jobs go to other upstreams of their routes, or wait. 3 of 3 calls in the last 5 minutes failed. Last failure: status 500"},
+		{"only key of upstream sandbox", "Upstream sandbox refused it with HTTP 401. It has no other key"},
 		{"replica host-gone:8080", "It does not answer; 1 replica does."},
 		{"stream " + s.Names().UsageStream(), "Late readers miss usage events."},
 	} {

@@ -46,7 +46,7 @@ const (
 	// Dead letters of jobs wait for a decision. Those with unknown outcomes may have been
 	// charged.
 	Attention_REASON_DEAD_LETTERS Attention_Reason = 6
-	// A replica does not answer.
+	// A replica that was last heard of three seconds ago or earlier does not answer.
 	Attention_REASON_REPLICA_MISSING Attention_Reason = 7
 	// A route is paused.
 	Attention_REASON_ROUTE_PAUSED Attention_Reason = 8
