@@ -288,9 +288,9 @@ func (f findings) refusedKeys() (out []*genbusv1.Attention) {
 		rest := "It has no other key, so each job tries this one and fails."
 		switch {
 		case others > 0:
-			rest = fmt.Sprintf("Its %s %s the jobs.", plural.Count(others, "other key"), plural.Form(others, "takes", "take"))
+			rest = "Its " + plural.Form(others, "other key takes", fmt.Sprint(others, " other keys take")) + " the jobs."
 		case refused > 0:
-			rest = fmt.Sprintf("It refused its %s too, so each job tries one of them and fails.", plural.Count(refused, "other key"))
+			rest = "It refused its " + plural.Form(refused, "other key", fmt.Sprint(refused, " other keys")) + " too, so each job tries one of them and fails."
 		}
 		by, action := "", "Top up the account at the upstream, or put another key in its place and reload the configuration (SIGHUP)."
 		if status[name] != 0 {

@@ -194,7 +194,7 @@ func TestFindings(t *testing.T) {
 			k.CooldownUntil, k.RefusedSince, k.HttpStatus = timestamppb.New(now), long, 401
 		}, &genbusv1.Attention{
 			Reason: genbusv1.Attention_REASON_KEY_REFUSED, Subject: "key main/k2", Since: long,
-			Affects: "Upstream main refused it with HTTP 401 on 1 of 3 replicas. Its 1 other key takes the jobs.",
+			Affects: "Upstream main refused it with HTTP 401 on 1 of 3 replicas. Its other key takes the jobs.",
 			Action:  "Put a valid key in its place, and reload the configuration (SIGHUP).",
 			Command: "genbus operator upstreams", Console: "/console/upstreams",
 		}},
