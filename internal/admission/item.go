@@ -16,8 +16,8 @@ import (
 )
 
 // item returns the work item to store. Other replicas compare its times with their clocks, so item
-// refuses the request if this replica's clock is wrong. If the body is large or the route keeps
-// requests, item first stores the body. It uses a new object, so that no other attempt at the same
+// refuses the request if this replica's clock is wrong. If the body is large, the route keeps
+// requests, or the request resolves a dead letter, item first stores the body. It uses a new object, so that no other attempt at the same
 // request removes it. A body that is not large also stays in the item, where the job's holder reads
 // it.
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
@@ -28,11 +28,13 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	item := c.Item(ctx, r, now)
 	// The rest of the message is left for the item's other fields.
 	large := int64(len(c.Body)) > min(int64(a.cfg.Now().Limits.ClaimCheckBytes), a.b.MaxPayload()/4)
-	if keep := c.Route.KeepRequests && len(c.Body) > 0; !large && !keep {
+	if keep := (c.Route.KeepRequests || r.Resolves) && len(c.Body) > 0; !large && !keep {
 		return item, nil
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
 	switch {
+	case err != nil && !large && !c.Route.KeepRequests:
+		return item, nil // resolving the dead letter matters more
 	case isUsedUp(err):
 		return nil, usedUp(err)
 	case errors.Is(err, broker.ErrFull):

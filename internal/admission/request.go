@@ -41,7 +41,8 @@ type Request struct {
 	// submit.
 	Attached *Attachment
 	// Resolves is true for a request that resolves a dead letter. Such a request is accepted even
-	// if its tenant has reached its limit for dead letters or stored bodies.
+	// if its tenant has reached its limit for dead letters or stored bodies. It is kept if possible,
+	// because the dead letter is removed and the new job may fail.
 	Resolves bool
 	// Ingress is how the request arrived, for metrics.
 	Ingress telemetry.Ingress

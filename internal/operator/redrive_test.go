@@ -2,6 +2,7 @@ package operator
 
 import (
 	"errors"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -68,6 +70,34 @@ func TestRedriveMakesOneJob(t *testing.T) {
 		}
 		one.isRemoved(l.GetSequence())
 	})
+}
+
+// TestARedrivenRequestIsKept proves that a redrive during an outage does not lose the request.
+func TestARedrivenRequestIsKept(t *testing.T) {
+	t.Parallel()
+	up := newSandbox(t)
+	r := newReplica(t, brokertest.Single(t), up).start()
+	l := r.unknownDeadLetter(up, "r", videoBody)
+	up.Sandbox.SetBehaviour(func(*http.Request, []byte) *sandbox.Behaviour {
+		return &sandbox.Behaviour{Status: http.StatusUnauthorized}
+	})
+	e, err := r.Redrive(t.Context(), l.GetSequence())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(errcode.UpstreamKeyRefused) {
+		t.Fatalf("redriven: %v", end.Job)
+	}
+	r.isRemoved(l.GetSequence())
+	up.Sandbox.SetBehaviour(nil)
+	r.letGo(e.Name())
+	again, err := r.retry(e.Name(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := r.end(again.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("retried: %v", end.Job)
+	}
 }
 
 // TestAJobThatGoesOnIsNotRedriven checks that a dead letter is not redriven while its job continues
