@@ -240,7 +240,10 @@ func workItemLine(w *genbusv1.WorkItemPlace) string {
 	case genbusv1.WorkItemPlace_STATE_WAITING:
 		return fmt.Sprintf("waiting since %s, behind %d of its route", since, w.GetAhead())
 	case genbusv1.WorkItemPlace_STATE_READY:
-		return "ready since " + since
+		if w.GetHolder() == "" {
+			return "ready since " + since
+		}
+		return fmt.Sprintf("ready since %s; replica %s holds it and waits for an upstream or one of its keys", since, cmp.Or(w.GetHolderAddress(), w.GetHolder()))
 	case genbusv1.WorkItemPlace_STATE_IN_HAND:
 		return fmt.Sprintf("held since %s by replica %s", since, cmp.Or(w.GetReplicaAddress(), w.GetReplica())) + holderOf(w)
 	case genbusv1.WorkItemPlace_STATE_UNSPECIFIED:

@@ -351,6 +351,8 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Record
 		out.Ahead, err = p.Queue.Items.StoredBefore(ctx, item)
 	case phase == genbusv1.JobPhase_JOB_PHASE_QUEUED && e.Job.GetExecution().GetFirstSubmitAt() == nil:
 		out.State = genbusv1.WorkItemPlace_STATE_READY
+		p.addHolder(ctx, out, e.Name().ID)
+		out.ReplicaGone = false // no replica has written an event of its own
 	default:
 		out.State, out.Replica = genbusv1.WorkItemPlace_STATE_IN_HAND, e.Job.GetExecution().GetWriter()
 		out.ReplicaAddress = p.Fleet.Address(out.GetReplica())

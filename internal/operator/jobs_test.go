@@ -166,6 +166,26 @@ func TestWaitingJobsHaveAPlace(t *testing.T) {
 	})
 }
 
+// TestAJobThatWaitsForAKeyNamesItsHolder checks a job whose replica has nothing to write yet.
+func TestAJobThatWaitsForAKeyNamesItsHolder(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t), func(c *config.Config) {
+		u := c.Upstreams[config.SandboxUpstream]
+		u.MaxConcurrent = 1
+		c.Upstreams[config.SandboxUpstream] = u
+	}).start()
+	running := r.admit(subject.Video, "film-1", `{"model":"sandbox-video:duration_ms=600000","prompt":"x"}`)
+	r.until(running.Name(), genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+	waiting := r.admit(subject.Video, "film-2", videoBody)
+	r.eventually("its place names the holder", func() bool {
+		at := r.describe(&genbusv1.GetJobRequest{Id: waiting.Job.GetId()}).GetWorkItem()
+		return at.GetState() == genbusv1.WorkItemPlace_STATE_READY && at.GetHolder() == r.o.Log.Writer() && !at.GetReplicaGone()
+	})
+	for _, e := range []joblog.Entry{running, waiting} {
+		r.cancel(e)
+	}
+}
+
 // TestAHeldJobNamesItsHolder checks that the holder reports its failing polls, and that the last
 // writer counts as gone if no replica answers.
 func TestAHeldJobNamesItsHolder(t *testing.T) {

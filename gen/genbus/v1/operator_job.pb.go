@@ -1002,8 +1002,8 @@ type WorkItemPlace struct {
 	Replica string `protobuf:"bytes,3,opt,name=replica,proto3" json:"replica,omitempty"`
 	// When the job entered this state, according to the log.
 	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	// For a held job, the replica that reports holding it now; empty if no answering replica
-	// does.
+	// For a held or ready job, the replica that reports holding it now; empty if no answering
+	// replica does. The holder of a ready job waits for an upstream or one of its keys.
 	Holder string `protobuf:"bytes,5,opt,name=holder,proto3" json:"holder,omitempty"`
 	// State reported by the holder; absent without a holder.
 	Held *HeldJob `protobuf:"bytes,6,opt,name=held,proto3" json:"held,omitempty"`
