@@ -83,14 +83,16 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 	}
 }
 
-// TestReplicasThatAskAtOnceShareTheLog proves the same for concurrent callers of eight replicas.
+// TestReplicasThatAskAtOnceShareTheLog proves the same for concurrent callers of eight replicas. A
+// grant that is not stored yet is in no figures, so each caller of the other replicas may exceed
+// the limit by one more.
 func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 	t.Parallel()
-	const size, life = 16 << 20, 10 << 10
+	const size, life, callers = 16 << 20, 10 << 10, 8
 	k := &tank{figures: Figures{Max: size}}
 	var group sync.WaitGroup
 	for _, c := range fleet(k, 8) {
-		for range 32 {
+		for range callers {
 			group.Go(func() {
 				for {
 					_, release, err := c.take(t.Context(), toAdmit, life)
@@ -109,7 +111,7 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 		}
 	}
 	group.Wait()
-	if over := -k.figures.remaining(toAdmit); over > 7*size/creditShare+8*life || over < -8*life {
+	if over := -k.figures.remaining(toAdmit); over > 7*(size/creditShare+callers*life)+8*life || over < -8*life {
 		t.Errorf("%d bytes beyond the limit", over)
 	}
 }

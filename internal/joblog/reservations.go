@@ -14,7 +14,7 @@ import (
 // 1/creditShare of the log. Other replicas see these grants only at their next read. The credit
 // therefore bounds the excess of all replicas together, regardless of their rate and the age of
 // their figures. Eight replicas exceed a limit by at most 7/512 of the log, or by one larger
-// request each.
+// request each, and by the grants of seven that are not stored yet.
 const creditShare = 512
 
 // countsFresh is the age at which the figures are reread. Older figures are harmless, because only
