@@ -282,8 +282,8 @@ func TestAllKeysAreRefused(t *testing.T) {
 		got = append(got, a.GetSubject()+": "+a.GetAffects())
 	}
 	want := []string{
-		"key main/k1: Upstream main refused it with HTTP 401 on 1 of 3 replicas. It refused its 1 other key too, so each job tries one of them and fails.",
-		"key main/k2: Upstream main refused it with HTTP 402 on 1 of 3 replicas. It refused its 1 other key too, so each job tries one of them and fails.",
+		"key main/k1: Upstream main refused it with HTTP 401 on 1 of 3 replicas. It refused its other key too, so each job tries one of them and fails.",
+		"key main/k2: Upstream main refused it with HTTP 402 on 1 of 3 replicas. It refused its other key too, so each job tries one of them and fails.",
 	}
 	if !slices.Equal(got, want) {
 		t.Error(got)
