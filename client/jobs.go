@@ -69,7 +69,8 @@ func (c *Client) CancelVideo(ctx context.Context, id string) (*genbusv1.VideoTas
 	return answer.GetTask(), err
 }
 
-// CancelChat is like CancelVideo for a queued chat. It returns ErrChatNotFound if there is none.
+// CancelChat cancels a queued chat, like CancelVideo. If the chat does not exist, the error is
+// ErrChatNotFound.
 func (c *Client) CancelChat(ctx context.Context, id string) (*genbusv1.Chat, error) {
 	answer := &genbusv1.CancelChatCompletionResponse{}
 	err := c.ask(ctx, c.names.Cancel(subject.Chat, c.tenant), &genbusv1.CancelChatCompletionRequest{Id: id}, answer)

@@ -24,8 +24,8 @@ func Misfit(m protoreflect.MessageDescriptor, names []string, raw []byte) errcod
 }
 
 // badMember returns the path of the first member of an object that the parser of m refuses, and
-// what is wrong with it. The parser decides, so that nothing is refused that it accepts. names are
-// the members to recommend.
+// what is wrong with it. It asks the parser about each member, so it accepts whatever the parser
+// accepts. names are the members to recommend.
 func badMember(m protoreflect.MessageDescriptor, names []string, raw []byte) (path, wrong string) {
 	var seen []protoreflect.FieldDescriptor
 	for name, value := range Trusted(raw).Members() {

@@ -214,8 +214,8 @@ func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, sile
 	return states, unreplaced(silent, states), err
 }
 
-// unreplaced returns the silent replicas that no replica has replaced, by ID. A serving replica
-// replaces those with its address or, if there are none, one that was last seen before it started.
+// unreplaced returns the silent replicas that were not replaced, by ID. ListReplicasResponse.silent
+// documents the rule.
 func unreplaced(silent []*genbusv1.SilentReplica, states []*genbusv1.ReplicaState) []*genbusv1.SilentReplica {
 	var starts []*genbusv1.ReplicaState
 	for _, s := range states {

@@ -29,7 +29,7 @@ func compareRetries(a, b retry) int {
 	return cmp.Or(strings.Compare(a.of, b.of), cmp.Compare(a.created, b.created), strings.Compare(a.id, b.id))
 }
 
-// change replaces the entry of a row. A row that repeats no job has none.
+// change updates the index of retries after a row has changed. Only rows that repeat a job are in it.
 func (l *retries) change(before, r Row) {
 	from, to := before.words().retryOf, r.words().retryOf
 	if from == to {

@@ -39,7 +39,7 @@ type facts struct {
 	shared  unique.Handle[words]
 	task    string // upstream task ID
 	labels  publisher.Labels
-	// progress is that of a video in percent, at most 100.
+	// progress of a video, 0 to 100 percent.
 	progress uint8
 	erased   bool // hidden from searches; the row remains as a place where a list can resume
 }

@@ -60,7 +60,7 @@ func NewAttention(p *parts.Parts, o *Operator) *Attention {
 	return a
 }
 
-// Parts that a list can lack, in addition to those of an overview.
+// Values of ListAttentionResponse.missing that an overview does not have.
 const (
 	partOrphans = "orphans"
 	partTenants = "tenants"

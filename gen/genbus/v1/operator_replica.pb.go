@@ -124,9 +124,10 @@ type ListReplicasResponse struct {
 	// Replicas that answered.
 	Replicas []*ReplicaState `protobuf:"bytes,1,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	// Replicas seen in the last minutes that did not answer within a second and were not
-	// replaced. A serving replica replaces those with the same address or, if there are none,
-	// one that was last seen before the replica started. After two missing answers, genbus
-	// waits only a fifth of a second for a replica until it is seen again.
+	// replaced. A replica counts as replaced if another one serves at its address, or if one
+	// at a new address started after it was last seen; each new one replaces at most one. After
+	// two missing answers, genbus waits only a fifth of a second for a replica until it is seen
+	// again.
 	Silent        []*SilentReplica `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

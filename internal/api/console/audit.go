@@ -11,7 +11,7 @@ import (
 // phrase is a part of a sentence. URL is empty for plain text.
 type phrase struct{ Text, URL string }
 
-// sentence returns the sentence of an audit record with links to what it names.
+// sentence splits the sentence of an audit record, so that jobs, routes and dead letters are links.
 func sentence(r *genbusv1.AuditRecord) (out []phrase) {
 	rest := audit.Sentence(r)
 	link := func(text, url string) {

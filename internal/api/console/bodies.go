@@ -20,7 +20,7 @@ type bodiesPage struct {
 	Ended bool
 	// Request and Reply are indented JSON.
 	Request, Reply string
-	// Messages are those of a chat's request and reply.
+	// Messages are the conversation of a chat: its request and its reply.
 	Messages []*genbusv1.ChatMessage
 }
 

@@ -58,14 +58,9 @@ func (p page) Tabs() []tab {
 	return tabs
 }
 
-// unfinished returns the number of matching jobs that have not ended.
-func unfinished(m *genbusv1.ListJobsResponse) (sum int64) {
-	for status, n := range m.GetByStatus() {
-		if !task.TerminalWord(status) {
-			sum += n
-		}
-	}
-	return sum
+// Cancellable reports whether the tab has jobs that a bulk action can cancel.
+func (t tab) Cancellable() bool {
+	return t.Jobs > 0 && slices.Contains([]string{"unfinished", "queued", "in_progress"}, t.Status)
 }
 
 // Filtered reports whether the job list is filtered.

@@ -47,7 +47,6 @@ var functions = template.FuncMap{
 	"phaseWord":     task.PhaseWord,
 	"words":         words,
 	"took":          took,
-	"unfinished":    unfinished,
 	"speaker":       speaker,
 	"messageText":   body.MessageText,
 	"sentence":      sentence,

@@ -127,7 +127,7 @@ func as(r *genbusv1.AuditRecord) string {
 	return " as " + r.GetNewJobId()
 }
 
-// until names the end of a pause, without the date if it is that of the action.
+// until formats the end of a pause. It leaves out the date if the pause began on the same day.
 func until(r *genbusv1.AuditRecord) string {
 	if r.GetUntil() == nil {
 		return ""
