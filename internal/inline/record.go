@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// patience bounds each write of a chat's events. Flushing the last chunks counts as one write.
+	// patience bounds each step that the terminal event can do without: flushing the last chunks,
+	// and storing or deleting the reply outside the event.
 	patience = 10 * time.Second
 	// storeTime bounds the time to store the first event and, separately, the time to store
 	// everything else after the chat ends, including a retry of the first event. It is long because

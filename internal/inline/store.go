@@ -50,8 +50,6 @@ func (c *record) commit(ctx context.Context, s stage, e task.Event, last uint64)
 		return joblog.Entry{}, context.Cause(ctx)
 	}
 	defer c.r.writes.release()
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
-	defer cancel()
 	release, ok := c.r.o.Log.Capacity.ReserveEnd(ctx, e)
 	if !ok {
 		return joblog.Entry{}, errNoCapacity
@@ -77,8 +75,6 @@ func (c *record) end(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer c.r.writes.release()
-	ctx, cancelWrite := context.WithTimeoutCause(ctx, patience, errPatience)
-	defer cancelWrite()
 	return c.r.o.Log.Finish(ctx, c.entry)
 }
 
