@@ -103,11 +103,13 @@ func (d *demo) past(t *testing.T) {
 // orphanedDeadLetter returns a dead letter of a video that the upstream accepted and no job
 // follows.
 func orphanedDeadLetter() *genbusv1.DeadLetter {
+	id := subject.JobID(subject.Video, "acme", "order-1001")
 	return &genbusv1.DeadLetter{
-		Kind: string(subject.Video), Tenant: "acme", Id: subject.JobID(subject.Video, "acme", "order-1001"), Time: timestamppb.Now(),
+		Kind: string(subject.Video), Tenant: "acme", Id: id, Time: timestamppb.Now(),
 		Data:     []byte(`{"model":"film-2","prompt":"a paper boat"}`),
 		Error:    &genbusv1.TaskError{Code: "orphaned_submission", Message: "the upstream accepted the video after the job had ended"},
 		Upstream: "studio", UpstreamKey: "main", UpstreamTaskId: "task_8841", Attempt: 1,
+		Work: &genbusv1.WorkItem{Id: id, Kind: string(subject.Video), Tenant: "acme", Route: "film", Model: "film-2"},
 	}
 }
 

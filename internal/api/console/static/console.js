@@ -324,7 +324,8 @@ async function send() {
   if (!answer.ok) throw await refused(answer);
   if (w.kind === "chat") await followChat(answer); else await followVideo(id, headers);
   part("progress").hidden = true;
-  part("status").textContent = `Completed after ${Math.round((Date.now() - began) / 1000)} s.`;
+  const ms = Date.now() - began;
+  part("status").textContent = `Completed after ${ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`}.`;
   if (w.kind === "chat") return;
   video.src = await playable(`/v1/videos/${encodeURIComponent(id)}/content`, w.key);
   video.hidden = false;
