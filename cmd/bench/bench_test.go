@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -372,5 +373,28 @@ func TestChildIsStopped(t *testing.T) {
 	if _, _, err := startChild(context.Background(), t.TempDir(), "child", []string{"/bin/sh", "-c", "echo trouble >&2"}, os.Environ(), bannerAddr); err == nil ||
 		!strings.Contains(err.Error(), "trouble") {
 		t.Errorf("a child that ends at once: %v", err)
+	}
+}
+
+// TestWriteJSON proves that results without a value, such as the delays of requests that are not
+// streamed, become null.
+func TestWriteJSON(t *testing.T) {
+	t.Parallel()
+	result := comparison{scenario: scenario{Name: "JSON", Callers: 1}, Targets: []comparedTarget{{Name: "proxy", CPU: spreadOf([]float64{2}), Delay: spreadOf(nil)}}}
+	var got struct {
+		Targets []struct {
+			CPU   map[string]*float64 `json:"cpu_us_per_unit"`
+			Delay map[string]*float64 `json:"delay_p50_us"`
+		} `json:"targets"`
+	}
+	var out bytes.Buffer
+	if err := writeJSON(&out, result); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatalf("%v in %s", err, &out)
+	}
+	if cpu, delay := got.Targets[0].CPU["median"], got.Targets[0].Delay["median"]; cpu == nil || *cpu != 2 || delay != nil {
+		t.Errorf("CPU %v, delay %v in %s", cpu, delay, &out)
 	}
 }

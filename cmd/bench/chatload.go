@@ -22,7 +22,7 @@ type scenario struct {
 	Callers  int           `json:"callers"`
 	Requests int           `json:"requests"` // in one round, over all callers
 	Chunks   int           `json:"chunks"`   // in each reply; 0 for JSON
-	Interval time.Duration `json:"interval_ns"`
+	Interval time.Duration `json:"-"`        // in the name
 }
 
 // units returns the divisor for CPU: chunks, or requests for JSON.

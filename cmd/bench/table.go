@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -8,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 type table struct {
@@ -100,4 +104,17 @@ func rank(sorted []float64, q float64) float64 {
 		return sorted[len(sorted)-1]
 	}
 	return sorted[low] + (sorted[low+1]-sorted[low])*(at-float64(low))
+}
+
+func printJSON(v any) error { return writeJSON(os.Stdout, v) }
+
+// writeJSON writes v as indented JSON. NaN, which stands for no value, becomes null.
+func writeJSON(to io.Writer, v any) error {
+	numbers := json.MarshalToFunc(func(enc *jsontext.Encoder, f float64) error {
+		if math.IsNaN(f) {
+			return enc.WriteToken(jsontext.Null)
+		}
+		return errors.ErrUnsupported
+	})
+	return json.MarshalWrite(to, v, json.WithMarshalers(numbers), jsontext.WithIndent("  "))
 }
