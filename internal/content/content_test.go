@@ -73,11 +73,11 @@ func (h *host) requests() []*http.Request {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, own: newHost(t), foreign: newHost(t)}
+	transport := upstream.NewTransport(upstream.TransportOptions{})
+	t.Cleanup(transport.CloseIdleConnections)
 	w.endpoint = &upstream.Endpoint{
-		Name: "sora", BaseURL: w.own.URL + "/base/v1", Key: testKey, Header: http.Header{"X-Configured": {"yes"}},
-		Client: upstream.NewHTTPClient(upstream.TransportOptions{}),
+		Name: "sora", BaseURL: w.own.URL + "/base/v1", Key: testKey, Header: http.Header{"X-Configured": {"yes"}}, Transport: transport,
 	}
-	t.Cleanup(w.endpoint.Client.CloseIdleConnections)
 	w.use(content.Options{})
 	return w
 }

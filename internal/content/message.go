@@ -39,13 +39,10 @@ func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err
 	}
 }
 
-// bare unwraps a transport error, because *url.Error repeats the whole URL.
+// bare returns the cause of an upstream's error.
 func bare(err error) error {
 	if said, ok := errors.AsType[*upstream.Error](err); ok && said.Err != nil {
-		err = said.Err
-	}
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err
+		return said.Err
 	}
 	return err
 }

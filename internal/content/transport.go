@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -44,28 +43,4 @@ func transport(roots *tls.Config, d *net.Dialer) *http.Transport {
 		DisableCompression:     true,
 		Protocols:              protocols,
 	}
-}
-
-// clientOf returns a client without a cookie jar that follows no redirects, so it sends no Referer
-// either.
-func clientOf(t http.RoundTripper) *http.Client {
-	return &http.Client{
-		Transport:     legible{t},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// legible removes a Location header that does not parse. Otherwise http.Client would fail with an
-// error that quotes the header.
-type legible struct{ http.RoundTripper }
-
-func (l legible) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := l.RoundTripper.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	if _, bad := url.Parse(resp.Header.Get("Location")); bad != nil {
-		resp.Header.Del("Location")
-	}
-	return resp, nil
 }

@@ -160,8 +160,11 @@ func (w *walk) send(ctx context.Context, u *url.URL) (*http.Response, error) {
 		return nil, errors.New("the URL is invalid")
 	}
 	req.Header.Set("User-Agent", "genbus")
+	if password, ok := u.User.Password(); ok {
+		req.SetBasicAuth(u.User.Username(), password)
+	}
 	w.asked.setHeader(req.Header)
-	return clientOf(w.transport(u)).Do(req)
+	return w.transport(u).RoundTrip(req)
 }
 
 func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, error) {
@@ -172,9 +175,7 @@ func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, err
 	// The result's URL need not be below the base URL.
 	req.URL, req.Host = u, u.Host
 	w.asked.setHeader(req.Header)
-	ep := *w.place.Endpoint
-	ep.Client = clientOf(ep.Client.Transport)
-	return ep.DoRaw(op, req)
+	return w.place.Endpoint.DoRaw(op, req)
 }
 
 // transport returns the transport for a call without the key. The upstream's own origin is always
@@ -182,7 +183,7 @@ func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, err
 func (w *walk) transport(u *url.URL) http.RoundTripper {
 	switch {
 	case w.owns(u):
-		return w.place.Endpoint.Client.Transport
+		return w.place.Endpoint.Transport
 	case w.place.PrivateOK:
 		return w.reader.anywhere
 	default:

@@ -85,8 +85,9 @@ func TestDowngradeLosesTheKey(t *testing.T) {
 	roots.AddCert(secure.Certificate())
 	trust := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	w.endpoint.BaseURL = secure.URL
-	w.endpoint.Client = upstream.NewHTTPClient(upstream.TransportOptions{TLS: trust})
-	t.Cleanup(w.endpoint.Client.CloseIdleConnections)
+	transport := upstream.NewTransport(upstream.TransportOptions{TLS: trust})
+	t.Cleanup(transport.CloseIdleConnections)
+	w.endpoint.Transport = transport
 	w.wantVideo(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true})
 	wantNoSecrets(t, w.foreign.requests()[0])
 

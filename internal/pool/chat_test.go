@@ -306,7 +306,7 @@ func TestARefusalForNobody(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, byKey{"a": refuse(401, ""), "b": replies}, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	f.client.Transport = disconnecting{f.client.Transport, cancel}
+	f.transport.RoundTripper = disconnecting{f.transport.RoundTripper, cancel}
 	_, err := f.chat.Complete(ctx, request(false))
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.HTTPStatus != 401 {
 		t.Errorf("got %v, want the refusal", err)
@@ -467,9 +467,9 @@ func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 		}
 		c.Answer(stream, reply, true)
 	})
-	connections := upstream.NewHTTPClient(upstream.TransportOptions{TLS: server.TLS})
-	t.Cleanup(connections.CloseIdleConnections)
-	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Client: connections}, chat.Options{})
+	calls := upstream.NewTransport(upstream.TransportOptions{TLS: server.TLS})
+	t.Cleanup(calls.CloseIdleConnections)
+	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Transport: calls}, chat.Options{})
 	const interval = 100 * time.Second
 	limited := with(func(u *config.Upstream) { u.RatePerSecond = 1 / interval.Seconds() })
 	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(along("a")), func(pool.UpstreamKey) *chat.Client { return client })

@@ -23,17 +23,20 @@ import (
 
 // fleet is a set of upstreams behind one chat route.
 type fleet struct {
-	chat    *pool.Chat
-	pool    *pool.Pool
-	chooser *pool.Chooser
-	metrics *telemetry.Metrics
-	ups     config.Upstreams
-	client  *http.Client // of all keys
-	log     bytes.Buffer
+	chat      *pool.Chat
+	pool      *pool.Pool
+	chooser   *pool.Chooser
+	metrics   *telemetry.Metrics
+	ups       config.Upstreams
+	transport *transport // of all keys
+	log       bytes.Buffer
 
 	mu    sync.Mutex
 	calls []call
 }
+
+// transport lets a test replace the transport of existing clients.
+type transport struct{ http.RoundTripper }
 
 // call is a request that an upstream received.
 type call struct {
@@ -48,8 +51,9 @@ type byKey map[string]http.HandlerFunc
 // route, and limit the upstreams.
 func newFleet(t *testing.T, answers byKey, limit func(*config.Upstream), change func(*config.Route)) *fleet {
 	t.Helper()
-	f := &fleet{metrics: telemetry.NewMetrics("v1"), client: upstream.NewHTTPClient(upstream.TransportOptions{})}
-	t.Cleanup(f.client.CloseIdleConnections)
+	calls := upstream.NewTransport(upstream.TransportOptions{})
+	t.Cleanup(calls.CloseIdleConnections)
+	f := &fleet{metrics: telemetry.NewMetrics("v1"), transport: &transport{calls}}
 	clients := map[pool.UpstreamKey]*chat.Client{}
 	keys := map[string][]string{}
 	var names []string
@@ -108,7 +112,7 @@ func (f *fleet) serve(t *testing.T, a pool.UpstreamKey, answer http.HandlerFunc)
 	if answer == nil {
 		server.Close()
 	}
-	return chat.New(&upstream.Endpoint{Name: a.Upstream, BaseURL: server.URL, Client: f.client}, chat.Options{})
+	return chat.New(&upstream.Endpoint{Name: a.Upstream, BaseURL: server.URL, Transport: f.transport}, chat.Options{})
 }
 
 func (f *fleet) called() []string {

@@ -39,15 +39,15 @@ func renewed(old, next config.Upstreams) []pool.UpstreamKey {
 	return out
 }
 
-// retire keeps the replaced HTTP clients, because calls in flight still use them and Close must
-// close them.
+// retire keeps the replaced transports, because calls in flight still use them and Close must close
+// them.
 func (t *Table) retire(before, next *routing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name, client := range before.http {
-		if next.http[name] != client {
-			client.CloseIdleConnections()
-			t.spent = append(t.spent, client)
+	for name, transport := range before.transports {
+		if next.transports[name] != transport {
+			transport.CloseIdleConnections()
+			t.spent = append(t.spent, transport)
 		}
 	}
 }

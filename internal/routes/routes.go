@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -87,16 +86,16 @@ type Table struct {
 	models modelCache
 
 	mu    sync.Mutex
-	spent []*http.Client // replaced by a reload
+	spent []*upstream.Transport // replaced by a reload
 }
 
 // routing holds the routes of one configuration. It is read-only once built.
 type routing struct {
-	cfg   *config.Config
-	pool  *pool.Pool
-	video map[string]*Video
-	chat  map[string]*Chat
-	http  map[string]*http.Client
+	cfg        *config.Config
+	pool       *pool.Pool
+	video      map[string]*Video
+	chat       map[string]*Chat
+	transports map[string]*upstream.Transport
 	// reload is true if the pool applies the configuration only after the routing is built.
 	reload bool
 }
@@ -129,13 +128,13 @@ func (t *Table) Polled(name string, err error) {
 // newRouting builds the clients of every route. An upstream keeps its connections from the previous
 // routing unless max_idle_conns changed.
 func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, error) {
-	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, http: map[string]*http.Client{}, reload: before != nil}
+	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, transports: map[string]*upstream.Transport{}, reload: before != nil}
 	for name, u := range cfg.Upstreams {
 		if before != nil && before.cfg.Upstreams[name].MaxIdleConns == u.MaxIdleConns {
-			t.http[name] = before.http[name]
+			t.transports[name] = before.transports[name]
 			continue
 		}
-		t.http[name] = upstream.NewHTTPClient(upstream.TransportOptions{MaxIdleConnsPerHost: u.MaxIdleConns, DisableKeepAlives: u.MaxIdleConns == 0})
+		t.transports[name] = upstream.NewTransport(upstream.TransportOptions{MaxIdleConnsPerHost: u.MaxIdleConns, DisableKeepAlives: u.MaxIdleConns == 0})
 	}
 	for _, r := range cfg.Routes {
 		if err := t.add(r); err != nil {
@@ -207,7 +206,7 @@ func (t *routing) chooser(r config.Route) *pool.Chooser {
 func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKey, p upstream.Protocol) *upstream.Endpoint {
 	ep := &upstream.Endpoint{
 		Name: name, BaseURL: u.BaseURL, VersionPath: u.VersionPath,
-		Key: upstream.Secret(key.Key.Reveal()), Client: t.http[name], ReuseConnections: u.ReuseConnectionsForCreates,
+		Key: upstream.Secret(key.Key.Reveal()), Transport: t.transports[name], ReuseConnections: u.ReuseConnectionsForCreates,
 	}
 	if p.Surface != nil { // a vendor's paths have the vendor's own version
 		ep.BaseURL, ep.VersionPath = upstream.Root(u.BaseURL)+vendorPath(u, t.cfg.HTTP.Segments[p.Name]), "/v1"
@@ -294,10 +293,10 @@ func (t *Table) Has(kind subject.Kind, name string) bool {
 func (t *Table) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, client := range t.spent {
-		client.CloseIdleConnections()
+	for _, transport := range t.spent {
+		transport.CloseIdleConnections()
 	}
-	for _, client := range t.now.Load().http {
-		client.CloseIdleConnections()
+	for _, transport := range t.now.Load().transports {
+		transport.CloseIdleConnections()
 	}
 }

@@ -26,11 +26,9 @@ func BenchmarkCreate(b *testing.B) {
 					server.Start()
 				}
 				defer server.Close()
-				ep := &Endpoint{
-					Name: "test", BaseURL: server.URL, ReuseConnections: reuse,
-					Client: NewHTTPClient(TransportOptions{TLS: server.Client().Transport.(*http.Transport).TLSClientConfig}),
-				}
-				defer ep.Client.CloseIdleConnections()
+				transport := NewTransport(TransportOptions{TLS: server.Client().Transport.(*http.Transport).TLSClientConfig})
+				defer transport.CloseIdleConnections()
+				ep := &Endpoint{Name: "test", BaseURL: server.URL, ReuseConnections: reuse, Transport: transport}
 				b.SetParallelism(16)
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {

@@ -119,7 +119,7 @@ func TestConnectionsOfCalls(t *testing.T) {
 				t.Errorf("%d creates made %d connections, want %d", calls, n, c.forCreates)
 			}
 			// Other calls must not start with a connection left by the creates.
-			ep.Client.CloseIdleConnections()
+			ep.Transport.(*Transport).CloseIdleConnections()
 			for range calls {
 				if _, _, err := ep.Call(t.Context(), OpPoll, http.MethodPost, "/v1/tasks", []byte("{}"), nil); err != nil {
 					t.Error(err)

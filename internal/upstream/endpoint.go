@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -34,8 +33,8 @@ type Endpoint struct {
 	Key Secret
 	// Auth signs each request instead of sending the bearer token. If it is nil, Key is used.
 	Auth Authorizer
-	// Client makes the calls. It must come from NewHTTPClient.
-	Client *http.Client
+	// Transport makes the calls. It must come from NewTransport.
+	Transport http.RoundTripper
 	// ReuseConnections lets creates over HTTP/1.1 reuse connections, as all other calls do. If the
 	// upstream closes a reused connection while a create is being sent, the outcome of that create
 	// is unknown. Default false.
@@ -149,7 +148,7 @@ func (ep *Endpoint) DoRaw(op string, req *http.Request) (*http.Response, error) 
 	if err := ep.authorize(req); err != nil {
 		return nil, &Error{Op: op, Message: ep.clean("the request could not be signed: " + err.Error()), Err: err}
 	}
-	resp, err := ep.Client.Do(req)
+	resp, err := ep.Transport.RoundTrip(req)
 	if err == nil {
 		return resp, nil
 	}
@@ -246,10 +245,6 @@ func (ep *Endpoint) bodyError(op string, resp *http.Response, message string, ca
 }
 
 func (ep *Endpoint) transportError(req *http.Request, op string, err error) *Error {
-	// *url.Error repeats the method and the whole URL.
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err
-	}
 	e := &Error{Op: op, Written: true, Err: err}
 	if once, traced := req.Body.(*onceBody); traced {
 		e.Written = once.seal()

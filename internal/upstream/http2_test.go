@@ -92,8 +92,9 @@ func resets(code http2.ErrCode) func(*upstreamtest.HTTP2Conn, uint32) {
 
 func endpoint(t *testing.T, server *upstreamtest.HTTP2Server) *upstream.Endpoint {
 	t.Helper()
-	ep := &upstream.Endpoint{Name: "u", BaseURL: server.URL, Client: upstream.NewHTTPClient(upstream.TransportOptions{TLS: server.TLS})}
-	t.Cleanup(ep.Client.CloseIdleConnections)
+	transport := upstream.NewTransport(upstream.TransportOptions{TLS: server.TLS})
+	t.Cleanup(transport.CloseIdleConnections)
+	ep := &upstream.Endpoint{Name: "u", BaseURL: server.URL, Transport: transport}
 	return ep
 }
 

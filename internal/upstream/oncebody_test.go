@@ -30,11 +30,11 @@ func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	wrote := make(chan []byte, 16)
-	client := NewHTTPClient(TransportOptions{dial: func(context.Context, string, string) (net.Conn, error) {
+	transport := NewTransport(TransportOptions{dial: func(context.Context, string, string) (net.Conn, error) {
 		return stalledConn{here, wrote}, nil
 	}})
-	defer client.CloseIdleConnections()
-	ep := &Endpoint{Name: "u", BaseURL: "http://host", Client: client}
+	defer transport.CloseIdleConnections()
+	ep := &Endpoint{Name: "u", BaseURL: "http://host", Transport: transport}
 	// The request has a deadline that the call's context lacks, as if the timer were late.
 	past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()

@@ -45,9 +45,9 @@ func TestReasonRepeatsNoAnswer(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: inner\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: inner\r\n\r\n",
 	} {
-		ep := &Endpoint{Name: "test", BaseURL: serveText(t, answer), Client: NewHTTPClient(TransportOptions{})}
-		_, err := ListModels(t.Context(), ep)
-		ep.Client.CloseIdleConnections()
+		transport := NewTransport(TransportOptions{})
+		_, err := ListModels(t.Context(), &Endpoint{Name: "test", BaseURL: serveText(t, answer), Transport: transport})
+		transport.CloseIdleConnections()
 		if err == nil || !strings.Contains(err.Error(), "the answer is not valid HTTP") || strings.Contains(err.Error(), "inner") {
 			t.Errorf("%q: %v", answer, err)
 		}

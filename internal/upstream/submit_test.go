@@ -37,8 +37,9 @@ func submit(ctx context.Context, ep *Endpoint, create VideoCreate) Submission {
 // endpointOf returns an endpoint whose connections are closed with the test.
 func endpointOf(t *testing.T, baseURL string, opts TransportOptions) *Endpoint {
 	t.Helper()
-	ep := &Endpoint{Name: "test", BaseURL: baseURL, Key: testKey, Client: NewHTTPClient(opts)}
-	t.Cleanup(ep.Client.CloseIdleConnections)
+	transport := NewTransport(opts)
+	t.Cleanup(transport.CloseIdleConnections)
+	ep := &Endpoint{Name: "test", BaseURL: baseURL, Key: testKey, Transport: transport}
 	return ep
 }
 
@@ -102,7 +103,7 @@ func TestSubmitDeadConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Idempotency-Key", "video_1")
-		resp, err := ep.Client.Do(req)
+		resp, err := (&http.Client{Transport: ep.Transport}).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}

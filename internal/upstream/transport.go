@@ -49,18 +49,25 @@ const (
 	http2PingTimeout       = 15 * time.Second
 )
 
-// NewHTTPClient returns the client for all upstream calls. It has no timeout, because callers bound
-// each call by its context. It never follows a redirect, so no key reaches another host and no
-// create is repeated. It does not request or decompress gzip; Endpoint.Do decodes gzip that servers
-// send anyway.
-func NewHTTPClient(opts TransportOptions) *http.Client {
+// Transport makes all upstream calls, without an http.Client, which would only follow redirects. So
+// no key reaches another host and no create is repeated. It is safe for concurrent use.
+type Transport struct {
+	// shared reuses connections.
+	shared *http.Transport
+	// fresh opens a new connection for each HTTP/1.1 request. HTTP/2 requests share a connection
+	// unless keep-alives are disabled, because an HTTP/2 upstream reports which requests it did not
+	// process.
+	fresh *http.Transport
+}
+
+// NewTransport returns a transport without a timeout, because callers bound each call by its
+// context. It does not request or decompress gzip; Endpoint.Do decodes gzip that servers send
+// anyway.
+func NewTransport(opts TransportOptions) *Transport {
 	opts = opts.WithDefaults()
-	shared, fresh := newTransport(opts), newTransport(opts)
-	fresh.MaxIdleConnsPerHost = -1 // keeps no HTTP/1.1 connections; HTTP/2 connections do not count as idle
-	return &http.Client{
-		Transport:     &transport{shared: shared, fresh: fresh},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	t := &Transport{shared: newTransport(opts), fresh: newTransport(opts)}
+	t.fresh.MaxIdleConnsPerHost = -1 // keeps no HTTP/1.1 connections; HTTP/2 connections do not count as idle
+	return t
 }
 
 func newTransport(opts TransportOptions) *http.Transport {
@@ -87,24 +94,16 @@ func newTransport(opts TransportOptions) *http.Transport {
 	}
 }
 
-type transport struct {
-	// shared reuses connections.
-	shared *http.Transport
-	// fresh opens a new connection for each HTTP/1.1 request. HTTP/2 requests share a connection
-	// unless keep-alives are disabled, because an HTTP/2 upstream reports which requests it did not
-	// process.
-	fresh *http.Transport
-}
-
-func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Context().Value(freshConn{}) != nil {
 		return t.fresh.RoundTrip(req)
 	}
 	return t.shared.RoundTrip(req)
 }
 
-// CloseIdleConnections is called by http.Client.CloseIdleConnections.
-func (t *transport) CloseIdleConnections() {
+// CloseIdleConnections closes the connections that no call uses.
+func (t *Transport) CloseIdleConnections() {
 	t.shared.CloseIdleConnections()
 	t.fresh.CloseIdleConnections()
 }

@@ -34,8 +34,9 @@ func testEndpoint(t testing.TB, handler http.HandlerFunc) *Endpoint {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	ep := &Endpoint{Name: "test", BaseURL: server.URL, Key: testKey, Client: NewHTTPClient(TransportOptions{})}
-	t.Cleanup(ep.Client.CloseIdleConnections)
+	transport := NewTransport(TransportOptions{})
+	t.Cleanup(transport.CloseIdleConnections)
+	ep := &Endpoint{Name: "test", BaseURL: server.URL, Key: testKey, Transport: transport}
 	return ep
 }
 

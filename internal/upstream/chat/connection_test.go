@@ -81,9 +81,9 @@ func TestChatsOnConnectionsThatEnd(t *testing.T) {
 
 func clientOf(t *testing.T, baseURL string, opts upstream.TransportOptions) *Client {
 	t.Helper()
-	httpClient := upstream.NewHTTPClient(opts)
-	t.Cleanup(httpClient.CloseIdleConnections)
-	return New(&upstream.Endpoint{Name: "test", BaseURL: baseURL, Client: httpClient}, Options{})
+	transport := upstream.NewTransport(opts)
+	t.Cleanup(transport.CloseIdleConnections)
+	return New(&upstream.Endpoint{Name: "test", BaseURL: baseURL, Transport: transport}, Options{})
 }
 
 // TestAChatIsSentAgainOnceOverHTTP2 checks that a chat is sent again once if the upstream says that

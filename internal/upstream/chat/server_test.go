@@ -17,13 +17,13 @@ const testBody = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stre
 func serve(t testing.TB, opts Options, handler http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
-	httpClient := upstream.NewHTTPClient(upstream.TransportOptions{})
+	transport := upstream.NewTransport(upstream.TransportOptions{})
 	t.Cleanup(func() {
-		httpClient.CloseIdleConnections()
+		transport.CloseIdleConnections()
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return New(&upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: "sk-secret-key", Client: httpClient}, opts)
+	return New(&upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: "sk-secret-key", Transport: transport}, opts)
 }
 
 // pipes is a listener inside a synctest bubble.
@@ -71,7 +71,7 @@ func serveInBubble(t testing.TB, opts Options, handler http.HandlerFunc) *Client
 			t.Error(err)
 		}
 	})
-	return New(&upstream.Endpoint{Name: "test", BaseURL: "http://test", Key: "sk-secret-key", Client: &http.Client{Transport: transport}}, opts)
+	return New(&upstream.Endpoint{Name: "test", BaseURL: "http://test", Key: "sk-secret-key", Transport: transport}, opts)
 }
 
 func answer(status int, contentType, body string) http.HandlerFunc {

@@ -391,7 +391,7 @@ func TestNeverWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(&upstream.Endpoint{Name: "test", BaseURL: "http://" + addrs[0], Client: upstream.NewHTTPClient(upstream.TransportOptions{})}, Options{})
+	c := New(&upstream.Endpoint{Name: "test", BaseURL: "http://" + addrs[0], Transport: upstream.NewTransport(upstream.TransportOptions{})}, Options{})
 	_, err = c.Stream(t.Context(), Request{Body: []byte(testBody)})
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Written || e.Final || e.HTTPStatus != 0 || e.Scope != aboutUpstream {
 		t.Errorf("error %#v", err)

@@ -253,7 +253,7 @@ func TestProtocol(t *testing.T) {
 	if proto.Name != "jimeng" || proto.CreatePath != "POST /?Action=CVSync2AsyncSubmitTask&Version=2022-08-31" || proto.Bodies.ModelMember() != "req_key" {
 		t.Errorf("protocol = %+v", proto)
 	}
-	ep := &upstream.Endpoint{Name: "u", BaseURL: "https://visual.volcengineapi.com", Client: http.DefaultClient}
+	ep := &upstream.Endpoint{Name: "u", BaseURL: "https://visual.volcengineapi.com", Transport: http.DefaultTransport}
 	if proto.New(ep, upstream.Options{}) == nil || proto.Sign("AK", "SK") == nil {
 		t.Error("the protocol is not whole")
 	}

@@ -137,7 +137,7 @@ func BenchmarkGet(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		resp, err := client.ep.Client.Do(req)
+		resp, err := client.ep.Transport.RoundTrip(req)
 		if err != nil {
 			b.Fatal(err)
 		}

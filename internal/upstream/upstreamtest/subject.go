@@ -32,7 +32,8 @@ func Endpoint(t testing.TB, handler http.HandlerFunc) *upstream.Endpoint {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	ep := &upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: Key, Client: upstream.NewHTTPClient(upstream.TransportOptions{})}
-	t.Cleanup(ep.Client.CloseIdleConnections)
+	transport := upstream.NewTransport(upstream.TransportOptions{})
+	t.Cleanup(transport.CloseIdleConnections)
+	ep := &upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: Key, Transport: transport}
 	return ep
 }
