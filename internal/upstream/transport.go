@@ -66,6 +66,7 @@ type Transport struct {
 func NewTransport(opts TransportOptions) *Transport {
 	opts = opts.WithDefaults()
 	t := &Transport{shared: newTransport(opts), fresh: newTransport(opts)}
+	t.fresh.ReadBufferSize = 0       // the default of 4 KiB, because a create has a short answer
 	t.fresh.MaxIdleConnsPerHost = -1 // keeps no HTTP/1.1 connections; HTTP/2 connections do not count as idle
 	return t
 }
