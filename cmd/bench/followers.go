@@ -88,7 +88,10 @@ func (c followersCommand) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer f.close()
+	defer func() {
+		cancel() // the followers run until then
+		f.close()
+	}()
 	for _, part := range []func(context.Context) error{f.steady, f.late, f.videos} {
 		if err := part(ctx); err != nil {
 			return err

@@ -57,3 +57,13 @@ func TestFollowersFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestFollowersEnd proves that the run ends after its last part and does not wait for its time
+// limit.
+func TestFollowersEnd(t *testing.T) {
+	t.Parallel()
+	c := followersCommand{Chats: 1, PerChat: 2, Rate: 50, Hold: time.Second, Timeout: time.Hour}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
