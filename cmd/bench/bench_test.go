@@ -391,8 +391,8 @@ func TestWriteJSON(t *testing.T) {
 	if err := writeJSON(&out, result); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatalf("%v in %s", err, &out)
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || !strings.HasSuffix(out.String(), "}\n") {
+		t.Fatalf("%v in %q", err, &out)
 	}
 	if cpu, delay := got.Targets[0].CPU["median"], got.Targets[0].Delay["median"]; cpu == nil || *cpu != 2 || delay != nil {
 		t.Errorf("CPU %v, delay %v in %s", cpu, delay, &out)

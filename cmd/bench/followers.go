@@ -88,10 +88,8 @@ func (c followersCommand) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		cancel() // the followers run until then
-		f.close()
-	}()
+	defer f.stop()
+	defer cancel() // before stop, which waits for the followers
 	for _, part := range []func(context.Context) error{f.steady, f.late, f.videos} {
 		if err := part(ctx); err != nil {
 			return err
@@ -156,8 +154,6 @@ func openFollowers(ctx context.Context, c followersCommand, dir string) (*follow
 	f.chats = chatlog.New(b, f.tasks, broker.NewBodies(b), chatlog.Options{})
 	return f, nil
 }
-
-func (f *followersRun) close() { f.stop() }
 
 // watch counts requests to JetStream with its own connection.
 func (f *followersRun) watch() (err error) {

@@ -116,5 +116,5 @@ func writeJSON(to io.Writer, v any) error {
 		}
 		return errors.ErrUnsupported
 	})
-	return json.MarshalWrite(to, v, json.WithMarshalers(numbers), jsontext.WithIndent("  "))
+	return json.MarshalEncode(jsontext.NewEncoder(to, jsontext.WithIndent("  ")), v, json.WithMarshalers(numbers))
 }
