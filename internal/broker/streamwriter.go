@@ -111,8 +111,8 @@ type writeResult struct {
 	err error
 }
 
-// write stores m, without changing it, and waits for the ack until ctx ends or timeout receives a
-// value. It returns a *jetstream.APIError if the server answered with an error,
+// write stores m, without changing it, and waits for the ack until ctx ends or timeout fires. It
+// returns a *jetstream.APIError if the server answered with an error,
 // nats.ErrNoResponders if no stream responded, and errNotSent if m was never sent. After any other
 // error, m may be stored.
 func (w *streamWriter) write(ctx context.Context, m *nats.Msg, lane Lane, timeout <-chan time.Time) (Ack, error) {

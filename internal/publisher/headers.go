@@ -15,14 +15,15 @@ const (
 	otherHeaders = 14 // of chunks and usage
 )
 
-// headers sets the headers of a message. A message has about twenty headers, so their values share
+// headers sets the headers of a message. An event has about twenty headers, so their values share
 // one array and the map is large enough from the start.
 type headers struct {
 	of     nats.Header
 	values []string
 }
 
-// newMessage returns a message without headers, and the setter for its headers with a capacity.
+// newMessage returns a message without headers, and the setter of its headers, with room for
+// capacity of them.
 func newMessage(subject string, capacity int) (*nats.Msg, *headers) {
 	h := &headers{of: make(nats.Header, capacity), values: make([]string, 0, capacity)}
 	return &nats.Msg{Subject: subject, Header: h.of}, h
