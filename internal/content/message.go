@@ -24,7 +24,7 @@ func (w *walk) failed(code errcode.Code, u *url.URL, text string, cause error) *
 // broken returns the error for a missing or truncated response. ctx is the caller's context.
 // callCtx is the call's own context. Its cause explains why genbus ended the call.
 func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err error) *errcode.Error {
-	err = bare(err)
+	err = causeOf(err)
 	reason := upstream.Reason(err)
 	if cause := context.Cause(callCtx); cause != nil {
 		reason = cause.Error()
@@ -39,8 +39,8 @@ func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err
 	}
 }
 
-// bare returns the cause of an upstream's error.
-func bare(err error) error {
+// causeOf returns the cause of an upstream's error, and other errors unchanged.
+func causeOf(err error) error {
 	if said, ok := errors.AsType[*upstream.Error](err); ok && said.Err != nil {
 		return said.Err
 	}

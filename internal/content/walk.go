@@ -160,9 +160,7 @@ func (w *walk) send(ctx context.Context, u *url.URL) (*http.Response, error) {
 		return nil, errors.New("the URL is invalid")
 	}
 	req.Header.Set("User-Agent", "genbus")
-	if password, ok := u.User.Password(); ok {
-		req.SetBasicAuth(u.User.Username(), password)
-	}
+	authenticate(req)
 	w.asked.setHeader(req.Header)
 	return w.transport(u).RoundTrip(req)
 }
@@ -174,8 +172,17 @@ func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, err
 	}
 	// The result's URL need not be below the base URL.
 	req.URL, req.Host = u, u.Host
+	authenticate(req)
 	w.asked.setHeader(req.Header)
 	return w.place.Endpoint.DoRaw(op, req)
+}
+
+// authenticate sends the user information of the URL, unless the request has the upstream's key.
+func authenticate(req *http.Request) {
+	if user := req.URL.User; user != nil && req.Header.Get("Authorization") == "" {
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
 }
 
 // transport returns the transport for a call without the key. The upstream's own origin is always

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -97,6 +98,39 @@ func TestDowngradeLosesTheKey(t *testing.T) {
 	w.wantVideo(w.at(secure.URL + "/"))
 	w.use(content.Options{})
 	w.wantError(w.at(secure.URL+"/"+signed), errcode.ContentUnavailable, "certificate")
+}
+
+// TestUserInfoIsSent proves that the user information of a URL is sent, with and without a password,
+// except in place of the upstream's key.
+func TestUserInfoIsSent(t *testing.T) {
+	t.Parallel()
+	for _, user := range []*url.Userinfo{url.User("token"), url.UserPassword("reader", "secret")} {
+		w := newWorld(t)
+		serve := func(rw http.ResponseWriter, r *http.Request) {
+			name, password, _ := r.BasicAuth()
+			if want, _ := user.Password(); name != user.Username() || password != want {
+				t.Errorf("%s was sent as %q", user, r.Header.Get("Authorization"))
+			}
+			serveVideo(rw, r)
+		}
+		w.own.mux.HandleFunc("/file", serve)
+		w.foreign.mux.HandleFunc("/file", serve)
+		w.own.mux.Handle("/base/v1/content", redirect(302, strings.Replace(w.own.URL, "//", "//"+user.String()+"@", 1)+"/file"))
+		at := content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true}
+		w.wantVideo(w.at(strings.Replace(w.foreign.URL, "//", "//"+user.String()+"@", 1) + "/file"))
+		w.endpoint.Key = ""
+		w.wantVideo(at)
+		w.endpoint.Key = testKey
+		w.own.mux.HandleFunc("/keyed", func(rw http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Authorization"); got != "Bearer "+testKey {
+				t.Errorf("instead of the key, %s sent %q", user, got)
+			}
+			serveVideo(rw, r)
+		})
+		w.own.mux.Handle("/base/v1/keyed", redirect(302, strings.Replace(w.own.URL, "//", "//"+user.String()+"@", 1)+"/keyed"))
+		at.Path = "/v1/keyed"
+		w.wantVideo(at)
+	}
 }
 
 func TestRedirectsThatAreBlocked(t *testing.T) {

@@ -467,9 +467,9 @@ func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 		}
 		c.Answer(stream, reply, true)
 	})
-	calls := upstream.NewTransport(upstream.TransportOptions{TLS: server.TLS})
-	t.Cleanup(calls.CloseIdleConnections)
-	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Transport: calls}, chat.Options{})
+	connections := upstream.NewTransport(upstream.TransportOptions{TLS: server.TLS})
+	t.Cleanup(connections.CloseIdleConnections)
+	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Transport: connections}, chat.Options{})
 	const interval = 100 * time.Second
 	limited := with(func(u *config.Upstream) { u.RatePerSecond = 1 / interval.Seconds() })
 	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(along("a")), func(pool.UpstreamKey) *chat.Client { return client })

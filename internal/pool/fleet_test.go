@@ -51,9 +51,9 @@ type byKey map[string]http.HandlerFunc
 // route, and limit the upstreams.
 func newFleet(t *testing.T, answers byKey, limit func(*config.Upstream), change func(*config.Route)) *fleet {
 	t.Helper()
-	calls := upstream.NewTransport(upstream.TransportOptions{})
-	t.Cleanup(calls.CloseIdleConnections)
-	f := &fleet{metrics: telemetry.NewMetrics("v1"), transport: &transport{calls}}
+	connections := upstream.NewTransport(upstream.TransportOptions{})
+	t.Cleanup(connections.CloseIdleConnections)
+	f := &fleet{metrics: telemetry.NewMetrics("v1"), transport: &transport{connections}}
 	clients := map[pool.UpstreamKey]*chat.Client{}
 	keys := map[string][]string{}
 	var names []string

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,8 @@ type Endpoint struct {
 	Key Secret
 	// Auth signs each request instead of sending the bearer token. If it is nil, Key is used.
 	Auth Authorizer
-	// Transport makes the calls. It must come from NewTransport.
+	// Transport makes the calls. It must come from NewTransport, which can tell whether a failed
+	// request was sent and which opens a new connection for each create.
 	Transport http.RoundTripper
 	// ReuseConnections lets creates over HTTP/1.1 reuse connections, as all other calls do. If the
 	// upstream closes a reused connection while a create is being sent, the outcome of that create
@@ -284,6 +286,9 @@ func Reason(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		// The system's error often starts with op.Op, too.
 		return op.Op + ": " + strings.TrimPrefix(Reason(op.Err), op.Op+": ")
+	}
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
+		return "the server speaks HTTP, not HTTPS"
 	}
 	text := err.Error()
 	// The net/http errors that contain these phrases quote the answer.

@@ -94,8 +94,7 @@ func endpoint(t *testing.T, server *upstreamtest.HTTP2Server) *upstream.Endpoint
 	t.Helper()
 	transport := upstream.NewTransport(upstream.TransportOptions{TLS: server.TLS})
 	t.Cleanup(transport.CloseIdleConnections)
-	ep := &upstream.Endpoint{Name: "u", BaseURL: server.URL, Transport: transport}
-	return ep
+	return &upstream.Endpoint{Name: "u", BaseURL: server.URL, Transport: transport}
 }
 
 func create(t *testing.T, ep *upstream.Endpoint) upstream.Submission {

@@ -54,6 +54,18 @@ func TestReasonRepeatsNoAnswer(t *testing.T) {
 	}
 }
 
+// TestReasonNamesAWrongScheme checks the error for an https address of a server that speaks HTTP.
+func TestReasonNamesAWrongScheme(t *testing.T) {
+	t.Parallel()
+	transport := NewTransport(TransportOptions{})
+	t.Cleanup(transport.CloseIdleConnections)
+	address := strings.Replace(serveText(t, "HTTP/1.1 400 Bad Request\r\n\r\n"), "http:", "https:", 1)
+	_, err := ListModels(t.Context(), &Endpoint{Name: "test", BaseURL: address, Transport: transport})
+	if err == nil || !strings.Contains(err.Error(), "the server speaks HTTP, not HTTPS") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // serveText starts a server that answers every request with the same text and closes the
 // connection.
 func serveText(t *testing.T, answer string) (url string) {

@@ -39,8 +39,7 @@ func endpointOf(t *testing.T, baseURL string, opts TransportOptions) *Endpoint {
 	t.Helper()
 	transport := NewTransport(opts)
 	t.Cleanup(transport.CloseIdleConnections)
-	ep := &Endpoint{Name: "test", BaseURL: baseURL, Key: testKey, Transport: transport}
-	return ep
+	return &Endpoint{Name: "test", BaseURL: baseURL, Key: testKey, Transport: transport}
 }
 
 const goodAnswer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n" + `{"id":"t"}`
@@ -103,7 +102,7 @@ func TestSubmitDeadConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Idempotency-Key", "video_1")
-		resp, err := (&http.Client{Transport: ep.Transport}).Do(req)
+		resp, err := ep.Transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,6 +217,21 @@ func TestSubmitRedirectIsNotFollowed(t *testing.T) {
 	}
 	if n := requests.Load(); n != 2 {
 		t.Errorf("the upstream got %d requests, want 2", n)
+	}
+}
+
+// TestSubmitUnreadableRedirect checks that the answer decides, although its Location is unreadable,
+// and that the error does not quote it.
+func TestSubmitUnreadableRedirect(t *testing.T) {
+	t.Parallel()
+	ep := testEndpoint(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "http://%zz/?sig=signature")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	sub := submit(t.Context(), ep, aCreate)
+	wantVerdict(t, sub, RefusedForGood, true)
+	if !strings.Contains(sub.Err.Message, "redirects to another path") || strings.Contains(sub.Err.Error(), "signature") {
+		t.Errorf("got %v", sub.Err)
 	}
 }
 

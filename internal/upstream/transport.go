@@ -49,14 +49,14 @@ const (
 	http2PingTimeout       = 15 * time.Second
 )
 
-// Transport makes all upstream calls, without an http.Client, which would only follow redirects. So
-// no key reaches another host and no create is repeated. It is safe for concurrent use.
+// Transport makes calls to upstreams. Unlike an http.Client, it never follows a redirect, so no key
+// reaches another host. It is safe for concurrent use.
 type Transport struct {
 	// shared reuses connections.
 	shared *http.Transport
 	// fresh opens a new connection for each HTTP/1.1 request. HTTP/2 requests share a connection
 	// unless keep-alives are disabled, because an HTTP/2 upstream reports which requests it did not
-	// process.
+	// process. It makes creates, and chats that are sent again.
 	fresh *http.Transport
 }
 
@@ -66,7 +66,7 @@ type Transport struct {
 func NewTransport(opts TransportOptions) *Transport {
 	opts = opts.WithDefaults()
 	t := &Transport{shared: newTransport(opts), fresh: newTransport(opts)}
-	t.fresh.ReadBufferSize = 0       // the default of 4 KiB, because a create has a short answer
+	t.fresh.ReadBufferSize = 0       // the default of 4 KiB, because creates have short answers
 	t.fresh.MaxIdleConnsPerHost = -1 // keeps no HTTP/1.1 connections; HTTP/2 connections do not count as idle
 	return t
 }

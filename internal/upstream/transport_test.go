@@ -36,8 +36,7 @@ func testEndpoint(t testing.TB, handler http.HandlerFunc) *Endpoint {
 	t.Cleanup(server.Close)
 	transport := NewTransport(TransportOptions{})
 	t.Cleanup(transport.CloseIdleConnections)
-	ep := &Endpoint{Name: "test", BaseURL: server.URL, Key: testKey, Transport: transport}
-	return ep
+	return &Endpoint{Name: "test", BaseURL: server.URL, Key: testKey, Transport: transport}
 }
 
 func TestEndpointURL(t *testing.T) {

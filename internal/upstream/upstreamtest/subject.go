@@ -34,6 +34,5 @@ func Endpoint(t testing.TB, handler http.HandlerFunc) *upstream.Endpoint {
 	t.Cleanup(server.Close)
 	transport := upstream.NewTransport(upstream.TransportOptions{})
 	t.Cleanup(transport.CloseIdleConnections)
-	ep := &upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: Key, Transport: transport}
-	return ep
+	return &upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: Key, Transport: transport}
 }
