@@ -15,7 +15,7 @@ type fleetCommand struct {
 	Routes        int           `help:"Routes of the single idle replica; 0 skips this." default:"1000"`
 	Warmup        time.Duration `help:"Warm-up time of that replica." default:"5m" name:"settle"`
 	Hold          time.Duration `help:"Measurement time of that replica." default:"2m"`
-	Replicas      []int         `help:"Replica counts, one measurement each; 0 skips this." default:"1,4,8,16"`
+	Replicas      []int         `help:"Replica counts, one measurement each, and one of a single replica with its share of the jobs of the largest. 0 skips this." default:"1,4,8,16"`
 	Kind          subject.Kind  `help:"Jobs of the replicas: ${enum}. A chat is short and not streamed." enum:"video,chat" default:"video"`
 	Rate          float64       `help:"Jobs published in a second." default:"20"`
 	JobsFor       time.Duration `help:"Time to publish jobs." default:"30s"`

@@ -272,7 +272,7 @@ func (r *flightResult) compare(before, after snapshot) error {
 	r.RSSPerTask = float64(r.RSS-r.IdleRSS) / n
 	r.HeapPerTask = (r.Heap - r.IdleHeap) / n
 	if math.IsNaN(r.LateP99) {
-		return fmt.Errorf("no poll was seen in %.0f s", r.Window)
+		return fmt.Errorf("no poll was seen in %.0f s; raise --hold or --tasks", r.Window)
 	}
 	return nil
 }

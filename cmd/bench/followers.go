@@ -79,6 +79,11 @@ func (c followersCommand) Validate() error {
 func (c followersCommand) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	if c.Profile != "" {
+		if err := os.MkdirAll(c.Profile, 0o750); err != nil {
+			return err
+		}
+	}
 	dir, err := os.MkdirTemp("", "bench-followers")
 	if err != nil {
 		return err
@@ -346,7 +351,7 @@ func (f *followersRun) send(ctx context.Context, m *nats.Msg) error {
 // measure waits for the part to end and adds it to the report.
 func (f *followersRun) measure(ctx context.Context, p followersPart, m *delays) error {
 	if f.cmd.Profile != "" {
-		out, err := os.Create(filepath.Join(f.cmd.Profile, fmt.Sprintf("followers-%d.cpu", len(f.report.Parts))))
+		out, err := os.Create(filepath.Join(f.cmd.Profile, fmt.Sprintf("followers-%d.cpu.pprof", len(f.report.Parts)+1)))
 		if err != nil {
 			return err
 		}

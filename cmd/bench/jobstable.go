@@ -80,7 +80,7 @@ func (r jobsReport) print() error { return printTables(r.Machine, r.tables()) }
 
 func (r jobsReport) tables() []table {
 	rates := table{title: "Jobs from the inbox to the feed, next to a plain consumer (floor)"}
-	rates.add("nodes", "kind", "fsync", "inbox", "target", "jobs/s", "to the floor", "to the floor, fsync off", "aim", "service CPU ms/job", "NATS CPU ms/job",
+	rates.add("nodes", "kind", "fsync", "inbox", "target", "jobs/s", "to the floor", "to the floor, fsync off", "aim for it", "service CPU ms/job", "NATS CPU ms/job",
 		"upstream CPU ms/job", "client CPU ms/job", "load")
 	messages := table{title: "Messages for each job: on the service's connection to NATS servers outside, and stored, by stream"}
 	messages.add("nodes", "kind", "fsync", "inbox", "target", "to NATS", "from NATS", "stored")

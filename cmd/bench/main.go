@@ -36,7 +36,11 @@ func main() {
 	k := kong.Parse(&c, kong.Name("bench"), kong.UsageOnError(),
 		kong.Description("Measures genbus. Everything runs on this machine, on free ports and in a temporary directory."),
 		kong.BindTo(ctx, (*context.Context)(nil)))
-	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
+	err := k.Run()
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1) //nolint:gocritic // stop only removes the signal handler
 	}

@@ -288,7 +288,7 @@ func Reason(err error) string {
 		return op.Op + ": " + strings.TrimPrefix(Reason(op.Err), op.Op+": ")
 	}
 	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
-		return "the server speaks HTTP, not HTTPS"
+		return "the server speaks HTTP, but the URL begins with https"
 	}
 	text := err.Error()
 	// The net/http errors that contain these phrases quote the answer.

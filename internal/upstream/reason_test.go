@@ -61,7 +61,7 @@ func TestReasonNamesAWrongScheme(t *testing.T) {
 	t.Cleanup(transport.CloseIdleConnections)
 	address := strings.Replace(serveText(t, "HTTP/1.1 400 Bad Request\r\n\r\n"), "http:", "https:", 1)
 	_, err := ListModels(t.Context(), &Endpoint{Name: "test", BaseURL: address, Transport: transport})
-	if err == nil || !strings.Contains(err.Error(), "the server speaks HTTP, not HTTPS") {
+	if err == nil || !strings.Contains(err.Error(), "the server speaks HTTP, but the URL begins with https") {
 		t.Errorf("got %v", err)
 	}
 }
