@@ -108,7 +108,7 @@ func rank(sorted []float64, q float64) float64 {
 
 func printJSON(v any) error { return writeJSON(os.Stdout, v) }
 
-// writeJSON writes v as indented JSON. NaN, which stands for no value, becomes null.
+// writeJSON writes v as indented JSON. It writes NaN as null, because JSON has no NaN.
 func writeJSON(to io.Writer, v any) error {
 	numbers := json.MarshalToFunc(func(enc *jsontext.Encoder, f float64) error {
 		if math.IsNaN(f) {

@@ -124,7 +124,7 @@ func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.JobNa
 // long.
 func TestAnAcceptedBacklogEnds(t *testing.T) {
 	t.Parallel()
-	const log, reply = 10 << 20, 10 << 10
+	const log, reply = 20 << 20, 10 << 10
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: log}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		url, creates := longReplies(t, reply)
 		cfg := testConfig(t, url, onCluster, func(c *config.Config) { // on a busy machine, no replica may lose its jobs
@@ -138,7 +138,7 @@ func TestAnAcceptedBacklogEnds(t *testing.T) {
 		}
 		ids := fill(t, replicas)
 		t.Logf("%d jobs were accepted", len(ids))
-		if len(ids) < 500 {
+		if len(ids) < 1000 {
 			t.Errorf("%d jobs were accepted", len(ids))
 		}
 		for _, r := range replicas {

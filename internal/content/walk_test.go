@@ -115,9 +115,10 @@ func TestUserInfoIsSent(t *testing.T) {
 		}
 		w.own.mux.HandleFunc("/file", serve)
 		w.foreign.mux.HandleFunc("/file", serve)
-		w.own.mux.Handle("/base/v1/content", redirect(302, strings.Replace(w.own.URL, "//", "//"+user.String()+"@", 1)+"/file"))
+		as := func(base string) string { return strings.Replace(base, "//", "//"+user.String()+"@", 1) }
+		w.own.mux.Handle("/base/v1/content", redirect(302, as(w.own.URL)+"/file"))
 		at := content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true}
-		w.wantVideo(w.at(strings.Replace(w.foreign.URL, "//", "//"+user.String()+"@", 1) + "/file"))
+		w.wantVideo(w.at(as(w.foreign.URL) + "/file"))
 		w.endpoint.Key = ""
 		w.wantVideo(at)
 		w.endpoint.Key = testKey
@@ -127,7 +128,7 @@ func TestUserInfoIsSent(t *testing.T) {
 			}
 			serveVideo(rw, r)
 		})
-		w.own.mux.Handle("/base/v1/keyed", redirect(302, strings.Replace(w.own.URL, "//", "//"+user.String()+"@", 1)+"/keyed"))
+		w.own.mux.Handle("/base/v1/keyed", redirect(302, as(w.own.URL)+"/keyed"))
 		at.Path = "/v1/keyed"
 		w.wantVideo(at)
 	}

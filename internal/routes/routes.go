@@ -130,7 +130,7 @@ func (t *Table) Polled(name string, err error) {
 func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, error) {
 	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, transports: map[string]*upstream.Transport{}, reload: before != nil}
 	for name, u := range cfg.Upstreams {
-		if before != nil && before.transports[name] != nil && before.cfg.Upstreams[name].MaxIdleConns == u.MaxIdleConns {
+		if before != nil && before.cfg.Upstreams[name].MaxIdleConns == u.MaxIdleConns {
 			t.transports[name] = before.transports[name]
 			continue
 		}

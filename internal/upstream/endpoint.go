@@ -34,8 +34,8 @@ type Endpoint struct {
 	Key Secret
 	// Auth signs each request instead of sending the bearer token. If it is nil, Key is used.
 	Auth Authorizer
-	// Transport makes the calls. It must come from NewTransport, which can tell whether a failed
-	// request was sent and which opens a new connection for each create.
+	// Transport makes the calls. It must come from NewTransport, because other transports send
+	// creates over reused connections and do not show whether a failed request was sent.
 	Transport http.RoundTripper
 	// ReuseConnections lets creates over HTTP/1.1 reuse connections, as all other calls do. If the
 	// upstream closes a reused connection while a create is being sent, the outcome of that create
